@@ -12,7 +12,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.debug import CommDebugMode
 
-import cleave.torch.parallel  # noqa: F401, which registers the rules
+import cleave.torch.parallel  # which registers the rules
 
 ops = torch.ops.cleave
 ALL = Replicate()
@@ -28,6 +28,7 @@ def deal(x: Any, mesh: DeviceMesh, placement: Placement) -> Any:
     return DTensor.from_local(local.view(x.dtype), mesh, [placement], run_check=False)
 
 
+@cleave.torch.float32_precision("ieee")  # torch lets convolutions on a GPU round to TF32
 def products_of_dtensors_need_nothing_of_other_ranks(ranks: Ranks) -> None:
     """By each rule: placements stay, nothing is moved, and the whole result is that of whole operands."""
     mesh, w = init_device_mesh(ranks.device, (ranks.size,)), ranks.size
@@ -109,6 +110,7 @@ def what_is_done_to_sums_is_done_to_whole_ones(ranks: Ranks) -> None:
     assert relu.placements == (ALL,) and torch.equal(relu.full_tensor(), exact.float().relu())
 
 
+@cleave.torch.float32_precision("ieee")  # torch lets convolutions on a GPU round to TF32
 def gradients_of_dtensors_are_dtensors(ranks: Ranks) -> None:
     """A row-parallel product whose sum is scattered has one reduce-scatter forward, one gather backward."""
     mesh = init_device_mesh(ranks.device, (ranks.size,))

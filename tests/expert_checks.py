@@ -18,10 +18,11 @@ from torch.distributed.tensor.parallel import parallelize_module
 import cleave
 import cleave.distributed as cd
 from cleave.distributed import _moe_operators
+from cleave.testing.grouped_case import GroupedCase
 from cleave.torch import MoE, parallel
 
 ops = torch.ops.cleave
-FEATURES, TOP_K = 32, 2
+FEATURES, HIDDEN, TOP_K = 32, 16, 2
 EXACT_AND_NOT = ({"exact": False}, {"exact": True})
 
 
@@ -128,19 +129,31 @@ def scales_go_with_their_tokens(ranks: Ranks) -> None:
             assert same_bits(sent.scale[:filled], of_rank(ranks, of_scale, offs))
 
 
+def slices_on_a_gpu(experts: int) -> set[int]:
+    """Into how many K is cut of the layer's products whose rows are tokens."""
+    asked = {"dtype": "float32", "precision": "ieee", "deterministic": "batch_invariant"}
+    layers, forms = ((2 * HIDDEN, FEATURES), (FEATURES, HIDDEN)), ("forward", "dgrad")
+    cases = (GroupedCase(experts, 40, *layer, form=form, **asked) for layer in layers for form in forms)
+    return {case.plan("h100").split_k_slices for case in cases}
+
+
 @cleave.batch_invariant()
 def layers_over_ranks_are_the_layer_of_one_process(ranks: Ranks) -> None:
-    """Outputs and x's gradient bit by bit. The router's gradient nearly, whose sum over ranks has an order of its own,
-    and the experts', whose K, the rows that there is room for, is cut into other blocks."""
+    """Outputs and x's gradient bit by bit, of products that no number of experts splits. The router's gradient nearly,
+    whose sum over ranks has an order of its own, and the experts', whose K, the rows that there is room for, is cut
+    into other blocks."""
+    assert slices_on_a_gpu(experts_of(ranks)) == slices_on_a_gpu(experts_of(ranks) // ranks.size) == {1}
     mesh, group = init_device_mesh(ranks.device, (ranks.size,)), dist.group.WORLD
-    whole = MoE(experts_of(ranks), TOP_K, FEATURES, 48, device=ranks.device)
+    whole = MoE(experts_of(ranks), TOP_K, FEATURES, HIDDEN, device=ranks.device)
     x, g = (ranks.draw(ranks.size * 2, 10, FEATURES) for _ in range(2))
     x.requires_grad_()
     expected = whole(x)
     expected.backward(g)
     by_style = parallelize_module(copy.deepcopy(whole), mesh, parallel.ExpertParallel())
-    by_hand = MoE(experts_of(ranks), TOP_K, FEATURES, 48, ep_group=group, device=ranks.device)
-    exact = MoE(experts_of(ranks), TOP_K, FEATURES, 48, dispatcher=cd.AllToAll(group, exact=True), device=ranks.device)
+    by_hand = MoE(experts_of(ranks), TOP_K, FEATURES, HIDDEN, ep_group=group, device=ranks.device)
+    exact = MoE(
+        experts_of(ranks), TOP_K, FEATURES, HIDDEN, dispatcher=cd.AllToAll(group, exact=True), device=ranks.device
+    )
     for layer in (by_hand, exact):
         for own, all_of_them in zip(layer.parameters(), whole.parameters(), strict=True):
             own.data.copy_(ranks.rows(all_of_them) if own.dim() == 3 else all_of_them)

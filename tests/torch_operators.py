@@ -100,8 +100,12 @@ def calls(device: str) -> dict[str, list[Call]]:
         add(ops.mixed_gemm.full, a, codes, scales, zeros, n, k, draw(n), torch.float32, c=draw(m, n), beta=2.0,
             activation="silu", static_b=True, **split)  # fmt: skip
         add(ops.mixed_gemm.out, a, codes, scales, zeros, n, k, draw(n), out=empty(m, n, dtype=dtype))
+        add(ops.mixed_gemm.epilogue, a, codes, scales, zeros, n, k, function, inputs, [0.5], [2], bias=draw(n),
+            c=draw(m, n), alpha=0.5, beta=2.0, out_dtype=torch.float32, static_b=True, **split)  # fmt: skip
         nvfp4 = torch.randint(0, 127, (k // 16, n), dtype=torch.uint8, device=device).view(torch.float8_e4m3fn)
         add(ops.mixed_gemm.default, a, codes, nvfp4, None, n, 16, None, torch.float32, "nvfp4", draw(1).abs())
+        add(ops.mixed_gemm.epilogue, a, codes, nvfp4, None, n, 16, function, inputs, [0.5], [2], format="nvfp4",
+            global_scale=draw(1).abs())  # fmt: skip
 
     groups, total = 3, 300  # of which the last 43 belong to none
     ends = torch.tensor([130, 130, 257], dtype=torch.int32, device=device)
@@ -115,6 +119,14 @@ def calls(device: str) -> dict[str, list[Call]]:
     nvfp4 = torch.randint(0, 127, (groups, k // 16, n), dtype=torch.uint8, device=device).view(torch.float8_e4m3fn)
     add(ops.mixed_grouped_gemm.default, draw(total, k, dtype=torch.bfloat16), codes, nvfp4, None, n, 16, ends, None,
         torch.float32, "nvfp4", draw(groups).abs())  # fmt: skip
+    of_groups = "r row\nm matrix\n%0 = add acc r\n%1 = tanh %0\n%2 = multiply %1 m\nd = %2\npre:float16 = %0\n"
+    given = [draw(groups, n), draw(total, n)]
+    for nibbles, of_codes, size, options in (
+        (codes, scales, k, {"bias": draw(n), "c": draw(total, n), "beta": 0.5, **split}),
+        (codes, nvfp4, 16, {"format": "nvfp4", "global_scale": draw(groups).abs(), "out_dtype": torch.float32}),
+    ):
+        add(ops.mixed_grouped_gemm.epilogue, draw(total, k, dtype=torch.bfloat16), nibbles, of_codes, None, n, size,
+            ends, of_groups, given, **options)  # fmt: skip
     indptr = torch.nn.functional.pad(ends, (1, 0)).long()
     starts, counts = indptr[:-1], indptr.diff()
     for dtype in FLOATS:
@@ -129,7 +141,6 @@ def calls(device: str) -> dict[str, list[Call]]:
     rows, weight, group_bias = draw(total, k), draw(groups, k, n), draw(groups, n)
     differentiable = [x.requires_grad_() for x in (draw(total, k), draw(groups, k, n))]
     add(ops.grouped_gemm.default, *differentiable, ends, draw(n).requires_grad_())
-    of_groups = "r row\nm matrix\n%0 = add acc r\n%1 = tanh %0\n%2 = multiply %1 m\nd = %2\npre:float16 = %0\n"
     add(ops.grouped_gemm.epilogue, rows, weight, ends, of_groups, [group_bias, draw(total, n)])
     add(ops.grouped_gemm.epilogue, rows[:240].view(groups, 80, k), weight, None, of_groups,
         [group_bias, draw(groups, 80, n)], counts=counts // 2, **split)  # fmt: skip
@@ -147,6 +158,16 @@ def calls(device: str) -> dict[str, list[Call]]:
         vectors, blocks = (draw(total).abs(), draw(groups, n).abs()), draw(total, 3).abs()
         add(ops.grouped_gemm.default, q, w, ends, None, torch.float16, *vectors, is_fp8(dtype))
         add(ops.grouped_gemm.default, q, w, ends, scale_a=blocks, scale_b=draw(groups, 3, 1).abs())
+
+    for dtype in FLOATS[:2]:
+        grad, weight = draw(total, k, dtype=dtype), draw(groups, k, n, dtype=dtype)
+        gate_and_up = draw(total, n, dtype=dtype), draw(total, n, dtype=dtype)
+        for with_hidden in (False, True):
+            add(ops.grouped_swiglu_backward.default, grad, weight, ends, *gate_and_up, with_hidden)
+        q = integers(total, k, dtype=torch.float8_e5m2, device=device)
+        w = integers(groups, n, k, dtype=torch.float8_e4m3fn, device=device).mT
+        add(ops.grouped_swiglu_backward.default, q, w, ends, *gate_and_up, False, draw(total, 3).abs(),
+            draw(groups, 3, 1).abs())  # fmt: skip
 
     def nhwc(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
         return draw(shape[0], *shape[2:], shape[1], dtype=dtype).movedim(-1, 1)
