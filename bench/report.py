@@ -33,7 +33,8 @@ def write(
 ) -> list[Path]:
     """Writes <suite>.json and <suite>.md; the paths."""
     directory.mkdir(parents=True, exist_ok=True)
-    result = {"suite": suite.name, "title": suite.title, "machine": machine, "notes": notes, **tables.pack(rows)}
+    packed = tables.pack(tables.unpack(tables.pack(rows)))  # in the order in which they will be read and written again
+    result = {"suite": suite.name, "title": suite.title, "machine": machine, "notes": notes, **packed}
     json_path, markdown_path = directory / f"{suite.name}.json", directory / f"{suite.name}.md"
     json_path.write_text(tables.text(result))
     markdown_path.write_text(markdown(suite, machine, load(json_path)["rows"], notes))

@@ -76,7 +76,7 @@ def test_functions_that_run_take_configurations_by_value() -> None:
 
 
 def test_what_runs_calls_no_member_of_a_configuration() -> None:
-    """A member function refers to its object: it is asked of a copy that is `static constexpr`."""
+    """A member function refers to its object: it is asked of a `constexpr` copy."""
     called = re.compile(r"^(?!.*\bconstexpr\b).*\bC\.epilogue\.function\.(?:input|output|count|reduces)\(.*$", re.M)
     for header in sorted(KERNELS.rglob("*.h")):
         assert not (found := called.search(header.read_text())), f"{header}: {found[0].strip()}"

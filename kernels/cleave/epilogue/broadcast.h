@@ -110,9 +110,10 @@ class TileBroadcast {
         if constexpr (kBiases) shared_[kBiasAt + col] = columns_[i].bias;
         if constexpr (C.epilogue.has_zero) shared_[kZeroAt + col] = __int_as_float(columns_[i].zero);
         if constexpr (kRowInputs > 0) {
+          constexpr FunctionConfig function = C.epilogue.function;
           CLEAVE_UNROLL
-          for (uint32_t k = 0; k < kFunction.inputs; ++k)
-            if (kFunction.input(k).shape == InputShape::row) shared_[input_at(k) + col] = columns_[i].inputs[k];
+          for (uint32_t k = 0; k < function.inputs; ++k)
+            if (function.input(k).shape == InputShape::row) shared_[input_at(k) + col] = columns_[i].inputs[k];
         }
       }
       ptx::named_barrier_sync(barrier, 128);
@@ -142,9 +143,10 @@ class TileBroadcast {
       values[0].zero = __float_as_int(zeros.x), values[1].zero = __float_as_int(zeros.y);
     }
     if constexpr (kRowInputs > 0) {
+      constexpr FunctionConfig function = C.epilogue.function;
       CLEAVE_UNROLL
-      for (uint32_t k = 0; k < kFunction.inputs; ++k) {
-        if (kFunction.input(k).shape != InputShape::row) continue;
+      for (uint32_t k = 0; k < function.inputs; ++k) {
+        if (function.input(k).shape != InputShape::row) continue;
         const float2 both = pair(input_at(k));
         values[0].inputs[k] = both.x, values[1].inputs[k] = both.y;
       }
@@ -159,13 +161,13 @@ class TileBroadcast {
   static constexpr uint32_t kZeroAt = kBiasAt + (kBiases ? C.tile.n : 0);
   static constexpr uint32_t kInputsAt = kZeroAt + (C.epilogue.has_zero ? C.tile.n : 0);
 
-  // A copy, as functions take one (config/epilogue_params.h): a call of C's own member would refer to C.
-  static constexpr FunctionConfig kFunction = C.epilogue.function;
-  static constexpr uint32_t kRowInputs = kFunction.count(InputShape::row);
+  static constexpr uint32_t kRowInputs = C.epilogue.function.count(InputShape::row);
 
-  /// Where an input that is a row begins in shared memory.
+  /// Where an input that is a row begins in shared memory. A copy is asked, as functions take one
+  /// (config/epilogue_params.h): a call of C's own member would refer to C; a copy of the class's nvcc refuses.
   CLEAVE_DEVICE static uint32_t input_at(uint32_t input) {
-    return kInputsAt + kFunction.count(InputShape::row, input) * C.tile.n;
+    constexpr FunctionConfig function = C.epilogue.function;
+    return kInputsAt + function.count(InputShape::row, input) * C.tile.n;
   }
   CLEAVE_DEVICE static uint32_t own_column(uint32_t i) { return i * 128 + threadIdx.x % 128; }
 
