@@ -185,6 +185,8 @@ def large_products_are_moved_while_they_are_made(ranks: Ranks) -> None:
                     ranks.rows(a), b, bias=bias, activation="silu", gathered=True, transport=transport
                 )
                 assert same_bits(whole, a) and same_bits(d, gathered)
+                d = cd.all_gather_gemm(ranks.rows(a), b, transport=transport)  # which keeps nothing else
+                assert same_bits(d, ops.gemm(a, b, split_k_mode="none"))
                 assert same_bits(
                     cd.all_gather_scaled_gemm(*dealt, out_dtype=torch.float32, transport=transport), scaled
                 )

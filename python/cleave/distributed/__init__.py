@@ -131,7 +131,8 @@ def all_gather_gemm(
     Raises:
         RuntimeError, ValueError, TypeError: as `gemm_all_reduce`.
     """
-    made = call("all_gather_gemm", a, b, name_of(group, "all_gather_gemm"), bias, **options)
+    name, only = name_of(group, "all_gather_gemm"), {"kept": gathered}
+    made = call("all_gather_gemm", a, b, name, bias, only=only, **options)
     return made if gathered else made[0]
 
 

@@ -15,15 +15,16 @@ from . import _operators
 _PLAIN = (Tensor, nn.Parameter)
 
 
-def call(name: str, *arguments: Any, **options: Any) -> Any:
+def call(name: str, *arguments: Any, only: dict[str, Any] | None = None, **options: Any) -> Any:
     """torch.ops.cleave's operator of that name, or, where it makes no difference, its implementation at once.
 
     It makes one to gradients, to torch.compile, export and fakes, to modes, subclasses and transforms, and to the
-    profiler. Options go by the operator, whose schema says what they may be.
+    profiler. Options go by the operator, whose schema says what they may be. only: what the implementation alone is
+    told.
     """
     if options or torch.compiler.is_compiling() or _is_watched(arguments):
         return getattr(torch.ops.cleave, name)(*arguments, **options)
-    return _operators.IMPLEMENTATIONS[name](*arguments)
+    return _operators.IMPLEMENTATIONS[name](*arguments, **(only or {}))
 
 
 def _is_watched(arguments: tuple[Any, ...]) -> bool:

@@ -294,7 +294,9 @@ def _all_gather_gemm(
     out_dtype: torch.dtype | None = None,
     save_gathered: bool = True,
     transport: str = "auto",
+    kept: bool = True,
 ) -> tuple[Tensor, Tensor]:
+    """kept: whether anybody looks at the gathered a, which is of no use without; the operator always says so."""
     peers = Peers(group_name, "all_gather_gemm")
     _rules.check_operands(a, b, False, "all_gather_gemm")
     _rules.check_epilogue(a, b.shape[1], bias, activation)
@@ -307,7 +309,7 @@ def _all_gather_gemm(
         options = {"activation": activation, "split_k_mode": split, "out": out[part]}
         torch.ops.cleave.gemm.out(gathered[0], b, bias, **options)
 
-    (gathered,) = _gather("all_gather_gemm", rows, peers, transport, a, use=use, columns=b.shape[1])
+    (gathered,) = _gather("all_gather_gemm", rows, peers, transport, a, use=use, columns=b.shape[1], kept=kept)
     return out, gathered
 
 
@@ -345,7 +347,7 @@ def _all_gather_scaled_gemm(
         options = {"use_fast_accum": use_fast_accum, "activation": activation, "split_k_mode": split, "out": out[part]}
         torch.ops.cleave.scaled_gemm.out(x, b, scale, scale_b, bias, **options)
 
-    _gather(name, rows, peers, transport, a, *by_row, use=use, columns=b.shape[1])
+    _gather(name, rows, peers, transport, a, *by_row, use=use, columns=b.shape[1], kept=False)
     return out
 
 

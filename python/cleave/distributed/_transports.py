@@ -55,9 +55,11 @@ class Collectives:
     def _whole_of(self, own: Tensor, rows: int) -> Tensor:
         return gather(own, self.peers, self.name)[:rows]
 
-    def gather_rows(self, *parts: Tensor, rows: int, use: Use | None = None, columns: int = 0) -> list[Tensor]:
+    def gather_rows(
+        self, *parts: Tensor, rows: int, use: Use | None = None, columns: int = 0, kept: bool = True
+    ) -> list[Tensor]:
         """All rows of each tensor, whose rows torch.chunk has dealt. `use` makes a product of so many columns of them,
-        once or of some rows after the other."""
+        once or of some rows after the other; without `kept` nothing need be left after that."""
         gathered = [gather_rows(x, rows, self.peers, self.name) for x in parts]
         if use is not None:
             use(gathered, slice(0, rows))
@@ -138,10 +140,12 @@ class PeerStores:
         self._turn.gather(own, whole)
         return whole[:rows]
 
-    def gather_rows(self, *parts: Tensor, rows: int, use: Use | None = None, columns: int = 0) -> list[Tensor]:
+    def gather_rows(
+        self, *parts: Tensor, rows: int, use: Use | None = None, columns: int = 0, kept: bool = True
+    ) -> list[Tensor]:
         share = self.peers.share(rows)
         if use is not None and is_large(rows, self.peers.size, True):
-            return self._pushed_rows(parts, share, use, columns)
+            return self._pushed_rows(parts, share, use, columns, kept or not fills_a_gpu(share, columns))
         taken = [self._turn.take((share, *x.shape[1:]), x.dtype) for x in parts]
         for x, everyones in zip(parts, taken, strict=True):
             everyones[self.peers.rank][: x.shape[0]].copy_(x)
@@ -150,12 +154,12 @@ class PeerStores:
             use(gathered, slice(0, rows))
         return gathered
 
-    def _pushed_rows(self, parts: tuple[Tensor, ...], share: int, use: Use, columns: int) -> list[Tensor]:
+    def _pushed_rows(self, parts: tuple[Tensor, ...], share: int, use: Use, columns: int, kept: bool) -> list[Tensor]:
         """This rank's rows are multiplied while they leave, and the others' when they are there."""
         size, rank = self.peers.size, self.peers.rank
         others = [(rank + step) % size for step in range(1, size)]
         slots = [self._turn.take((size * share, *x.shape[1:]), x.dtype) for x in parts]
-        gathered = [x.new_empty(size * share, *x.shape[1:]) for x in parts]
+        gathered = [x.new_empty(size * share if kept else 0, *x.shape[1:]) for x in parts]
         beside, there = Beside(parts[0].device), []
         with beside.behind_all():
             for part in _parts(share, size - 1):
@@ -164,8 +168,8 @@ class PeerStores:
                         everyones[peer][_rows_of(rank, share, part)].copy_(x[part], non_blocking=True)
                 self._turn.meet(beside.stream)
                 there.append((part, beside.event()))
-            for whole, x, everyones in zip(gathered, parts, slots, strict=True):  # what is returned
-                for peer in range(size):
+            for whole, x, everyones in zip(gathered, parts, slots, strict=True):
+                for peer in range(size if kept else 0):
                     rows = _rows_of(peer, share, slice(0, share))
                     whole[rows].copy_(x if peer == rank else everyones[rank][rows], non_blocking=True)
         if not fills_a_gpu(share, columns):
