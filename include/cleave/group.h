@@ -61,8 +61,8 @@ class CLEAVE_API Group {
   virtual void barrier(std::string_view call, void* stream, bool beside = false) const = 0;
 
   /// Enqueues a barrier, and behind it copies what is at one place of every rank's staging, `own` on this one, to
-  /// `out`, rank after rank: fewer than 2^31 bytes of all. Throws as barrier(), and Error(invalid_argument) for another
-  /// place.
+  /// `out`, rank after rank: fewer than 2^31 pieces of all, which have 16 bytes where `bytes` and `out` are multiples
+  /// of that, else 4 or 1. Throws as barrier(), and Error(invalid_argument) for another place.
   virtual void gather(const void* own, size_t bytes, void* out, std::string_view call, void* stream) const = 0;
 
   /// What a launch that begins with a barrier of its own needs (fold.h). Throws as barrier().

@@ -40,7 +40,7 @@ void DeviceGroup::gather(const MeetingParams& meeting, size_t offset, size_t byt
   params.meeting = meeting;
   const auto cuda_stream = static_cast<CUstream>(stream);
   const ContextGuard context(device_);
-  kernel(config, cuda_stream).launch(gather_shape(config, params), cuda_stream, &params);
+  kernel(config, cuda_stream).launch(gather_shape(size(), bytes), cuda_stream, &params);
 }
 
 }  // namespace cleave

@@ -5,6 +5,19 @@
 
 namespace cleave {
 
+namespace {
+
+// As many on each rank, since they meet: from what all ranks know, not from how this one's D is aligned.
+uint32_t ctas_of(const FoldProblem& p, FoldConfig config) {
+  config.vectors = true;
+  const uint32_t elements = fold_elements(config);
+  const int64_t pieces_of_row = p.columns % elements == 0 ? p.columns / elements : p.columns;
+  const int64_t most = max_of(max_of(p.rows, p.most_rows) * pieces_of_row, int64_t(1));
+  return uint32_t(min_of(ceil_div(most, int64_t(kFoldThreads)), int64_t(kMostCtas)));
+}
+
+}  // namespace
+
 std::vector<FoldLaunch> fold_launches(const FoldProblem& p) {
   const FoldConfig config = config_of(p);
   const auto pieces_of_row = uint32_t(p.columns / fold_elements(config));
@@ -13,9 +26,7 @@ std::vector<FoldLaunch> fold_launches(const FoldProblem& p) {
                           .partial_stride = p.partial.stride_row,
                           .c_stride = p.c.stride_row,
                           .d_stride = p.d.stride_row};
-  const int64_t most = max_of(p.rows, p.most_rows) * pieces_of_row;
-  const auto ctas = uint32_t(min_of(ceil_div(max_of(most, int64_t(1)), int64_t(kFoldThreads)), int64_t(kMostCtas)));
-  const LaunchShape shape{.grid = {ctas, 1, 1}, .block = {kFoldThreads, 1, 1}, .programmatic = true};
+  const LaunchShape shape{.grid = {ctas_of(p, config), 1, 1}, .block = {kFoldThreads, 1, 1}, .programmatic = true};
   return {{FoldKernel::fold, config, params, shape}};
 }
 

@@ -17,8 +17,10 @@ GatherParams gather_params(const GatherConfig& config, int ranks, uint64_t offse
   return {.pieces = pieces * uint32_t(ranks), .rank = FastDivmod(max_of(pieces, 1u)), .offset = offset, .out = out};
 }
 
-LaunchShape gather_shape(const GatherConfig& config, const GatherParams& params) {
-  const uint32_t ctas = min_of(ceil_div(max_of(params.pieces, 1u), config.threads), kMostCtas);
+LaunchShape gather_shape(int ranks, size_t bytes) {
+  const GatherConfig config = gather_config(bytes, nullptr);
+  const size_t pieces = max_of(bytes / config.bytes * size_t(ranks), size_t(1));
+  const auto ctas = uint32_t(min_of(ceil_div(pieces, size_t(config.threads)), size_t(kMostCtas)));
   return {.grid = {ctas, 1, 1}, .block = {config.threads, 1, 1}, .programmatic = true};
 }
 

@@ -19,7 +19,7 @@ GatherConfig gather_config(size_t bytes, const void* out);
 /// Without the meeting. `bytes`: of each of `ranks`.
 GatherParams gather_params(const GatherConfig& config, int ranks, uint64_t offset, size_t bytes, void* out);
 
-/// As many CTAs on each rank, since they meet.
-LaunchShape gather_shape(const GatherConfig& config, const GatherParams& params);
+/// As many CTAs on each rank, since they meet: whatever the address of its `out`.
+LaunchShape gather_shape(int ranks, size_t bytes);
 
 }  // namespace cleave

@@ -7,6 +7,7 @@
 #include "base/refuse.h"
 #include "cleave/problem.h"
 #include "peers/device_group.h"
+#include "peers/gather_launch.h"
 #include "peers/host_group.h"
 
 namespace cleave {
@@ -39,8 +40,9 @@ void MappedGroup::gather(const void* own, size_t bytes, void* out, std::string_v
   const auto begin = reinterpret_cast<uintptr_t>(staging(rank_)), place = reinterpret_cast<uintptr_t>(own);
   if (place < begin || place - begin > this->bytes() || bytes > this->bytes() - (place - begin))
     refuse_value("own is {}, of {} bytes; they must be in this rank's staging", fmt::ptr(own), bytes);
-  constexpr size_t kMost = size_t(1) << 31;
-  if (bytes >= kMost / size_t(size())) refuse_value("bytes is {}; all ranks' must be fewer than 2^31", bytes);
+  if (const size_t piece = gather_config(bytes, out).bytes, most = (size_t(1) << 31) / size_t(size()) * piece;
+      bytes >= most)
+    refuse_value("bytes is {}; with {} ranks and such an out they must be fewer than {}", bytes, size(), most);
   const size_t offset = kGroupHeaderBytes + (place - begin);
   if (offset % 16 != 0) refuse_value("own is {}; it must be a multiple of 16 bytes", fmt::ptr(own));
   gather(meeting(call), offset, bytes, out, stream);
@@ -64,6 +66,8 @@ void MappedGroup::abort() const {
 std::string MappedGroup::problem() const {
   const GroupRecord& found = record();
   const Outcome outcome = *static_cast<const volatile Outcome*>(&found.outcome);
+  if (outcome == Outcome::arrived)  // as before each call, which makes no text
+    return *static_cast<const volatile uint32_t*>(&found.abort) != 0 ? "the group was aborted" : "";
   const std::string call = call_of(found.expected.signature);
   switch (outcome) {
     case Outcome::arrived:
@@ -80,7 +84,7 @@ std::string MappedGroup::problem() const {
     case Outcome::aborted:
       return fmt::format("the group was aborted while rank {} waited for rank {} in {}", rank_, found.peer, call);
   }
-  return *static_cast<const volatile uint32_t*>(&found.abort) != 0 ? "the group was aborted" : "";
+  return "";
 }
 
 uint32_t MappedGroup::signature_of(std::string_view call) const {

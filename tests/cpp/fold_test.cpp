@@ -111,6 +111,16 @@ TEST(FoldLaunches, EveryRankHasTheSameCtas) {
   }
 }
 
+TEST(FoldLaunches, CtasDoNotDependOnHowARanksResultIsAligned) {
+  FoldProblem p = problem_of(2, 33, 512, kPlanOnlyH100);
+  const uint32_t ctas = fold_launches(p)[0].shape.grid.x;
+  p.d.alignment = 4;
+  EXPECT_FALSE(config_of(p).vectors);
+  EXPECT_EQ(fold_launches(p)[0].shape.grid.x, ctas);
+  EXPECT_GT(ctas, 1u);
+  EXPECT_LT(ctas, kMostCtas);
+}
+
 TEST(FoldLaunches, VectorsAreAlignedInBoth) {
   FoldProblem p = problem_of(2, 8, 64, kPlanOnlyH100);
   EXPECT_TRUE(config_of(p).vectors);

@@ -271,9 +271,14 @@ def _rows_of(owner: int, share: int, part: slice) -> slice:
     return slice(owner * share + part.start, owner * share + part.stop)
 
 
+@cache
+def _environments() -> str:
+    return os.environ.get("CLEAVE_TRANSPORT") or "auto"
+
+
 def name_for(peers: Peers, device: torch.device) -> tuple[str, str]:
     """What "auto" is now, and why not the memory of peers; without asking the other ranks."""
-    asked = os.environ.get("CLEAVE_TRANSPORT") or "auto"
+    asked = _environments()
     if asked == "peer" or (asked == "auto" and device.type == "cuda"):
         memory = _peer_memory.known(peers, device)
         if isinstance(memory, PeerMemory):
@@ -290,7 +295,7 @@ def transport_for(peers: Peers, device: torch.device, asked: str, call: str, byt
     Raises ValueError where the group has no such transport.
     """
     if asked == "auto":
-        asked = os.environ.get("CLEAVE_TRANSPORT") or "auto"
+        asked = _environments()
     if asked == "peer" or (asked == "auto" and device.type == "cuda"):
         memory = _peer_memory.memory_of(peers, device, bytes)
         if isinstance(memory, PeerMemory):
