@@ -85,6 +85,7 @@ def measure(
 ) -> dict[str, Any] | None:
     """One row, or None where no peer serves the shape, or it stands in the table of measured choices."""
     case = job.case(shape)
+    make_room()
     sets = sets_of.operands(case)
     plan = job.testing.plan_for(case, sets[0])
     if _core.is_tuned(plan):
@@ -117,6 +118,13 @@ def measure(
         "peers": us,
         "same": same,
     }
+
+
+def make_room() -> None:
+    """Gives back what torch keeps of operands that are gone: groups and convolutions make theirs anew."""
+    free, total = torch.cuda.mem_get_info()
+    if free < total / 2:
+        torch.cuda.empty_cache()
 
 
 def ratio_of(row: dict[str, Any]) -> float:

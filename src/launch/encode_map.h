@@ -24,6 +24,10 @@ inline CUtensorMapSwizzle map_swizzle(uint32_t row_bytes) {
                            : CU_TENSOR_MAP_SWIZZLE_128B;
 }
 
+/// A miss brings one line of 128 bytes into L2. Two would be asked for again by the next k block, in lines that memory
+/// has already been asked for: on an H200 that costs what memory bounds 3 to 9 % (docs/notes/2026-11-choice.md).
+inline constexpr CUtensorMapL2promotion l2_promotion = CU_TENSOR_MAP_L2_PROMOTION_L2_128B;
+
 }  // namespace detail
 
 template <class Encode>
@@ -31,7 +35,7 @@ CUresult encode_tiled(const Encode& encode, CUtensorMap& map, const void* data, 
   constexpr std::array<cuuint32_t, TensorMapShape::max_rank> steps = {1, 1, 1, 1};
   return encode(&map, detail::map_type(s.dtype, s.round_to_tf32), s.rank, const_cast<void*>(data), s.size.data(),
                 s.stride_bytes.data() + 1, s.box.data(), steps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,
-                detail::map_swizzle(s.box[0] * size_of(s.dtype)), CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                detail::map_swizzle(s.box[0] * size_of(s.dtype)), detail::l2_promotion,
                 CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
 }
 
@@ -42,7 +46,7 @@ CUresult encode_im2col(const Encode& encode, CUtensorMap& map, const void* data,
   return encode(&map, detail::map_type(s.dtype, s.round_to_tf32), s.rank, const_cast<void*>(data), s.size.data(),
                 s.stride_bytes.data() + 1, s.lower.data(), s.upper.data(), s.box_channels, s.box_pixels, steps.data(),
                 CU_TENSOR_MAP_INTERLEAVE_NONE, detail::map_swizzle(s.box_channels * size_of(s.dtype)),
-                CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+                detail::l2_promotion, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
 }
 
 }  // namespace cleave
