@@ -39,11 +39,13 @@ class Made:
         return operands.out.float()
 
     def theirs(self, peer: Peer, case: Any, sets: Sequence[Any]) -> list[Callable[[], object]] | None:
-        """A peer's call for each set; None where it does not serve the case."""
-        if peer.serves(case) != case:
+        """A peer's call for each set, of its own where it serves another case; None where it serves none."""
+        served = peer.serves(case)
+        if served is None:
             return None
         try:
-            return [next(iter(peer.calls(case, operands).values())) for operands in sets]
+            own = sets if served == case else self.operands(served)
+            return [next(iter(peer.calls(served, operands).values())) for operands in own]
         except (RuntimeError, ValueError, AssertionError) as error:
             print(f"{case.title}: without {peer.name}: {reason(error)}", file=sys.stderr)
             return None
