@@ -17,7 +17,8 @@ from cleave.testing.operands import Operands
 
 @dataclass(frozen=True)
 class Products:
-    """What suites ask of an operation, by a module of cleave.testing. fields: those that say what a case is."""
+    """What suites ask of an operation, by a module of cleave.testing. fields: those that a row has beside the case's
+    title, which says all of a convolution's geometry."""
 
     testing: ModuleType
     Case: type
@@ -62,8 +63,4 @@ grouped = Products(
     testing_grouped.GroupedCase,
     "form groups tokens n k sizes alignment dtype scaling use_fast_accum",
 )
-conv = Products(
-    testing_conv,
-    testing_conv.ConvCase,
-    "kind images size channels filters filter_size stride padding dilation groups dtype",
-)
+conv = Products(testing_conv, testing_conv.ConvCase, "kind dtype")

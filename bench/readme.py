@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import distributed_report, report, suites, summary
+from . import distributed_report, report, suites, summary, unseen_report
 
 ROOT = Path(__file__).parent.parent
+Summaries = Callable[[dict[str, Any]], Iterator[tuple[str, str, str]]]
+
+COLUMNS = ("what", "GPU", "result")
 MARKERS = ("<!-- python -m bench.readme --write -->", "<!-- end -->")
 
 
@@ -40,21 +43,19 @@ def replaced(text: str, table: str) -> str:
     return f"{head}{start}\n{table}\n{end}{tail}"
 
 
-JOBS = ("large_k", "grouped_wgrad", "grouped_loop", "conv_dgrad", "fp8_row", "dense", "host")
+JOBS = ("grouped_loop", "host")
+REPORTS = {"unseen": unseen_report.summaries, "distributed": distributed_report.summaries}
 
 
 def job_lines(directory: Path) -> list[str]:
-    """A Markdown table: the first of each job's rows, and products over ranks."""
-    return lines(directory, JOBS, most=1) + over_ranks(directory)
+    """A Markdown table: shapes that nobody tuned, products over ranks, and the first row of each of JOBS."""
+    rows = [of for name, summaries in REPORTS.items() for of in reported(directory / f"{name}.json", summaries)]
+    return report.table(COLUMNS, rows) + lines(directory, JOBS, most=1)[2:]
 
 
-def over_ranks(directory: Path) -> list[str]:
-    """Further rows of that table; nothing where bench.distributed has left no results."""
-    path = directory / "distributed.json"
-    if not path.exists():
-        return []
-    found = distributed_report.summaries(report.load(path))
-    return report.table(("what", "GPU", "result"), [(what, model_of(gpu), of) for what, gpu, of in found])[2:]
+def reported(path: Path, summaries: Summaries) -> list[tuple[str, str, str]]:
+    """Rows of that table; none where there are no such results."""
+    return [(what, model_of(gpu), of) for what, gpu, of in summaries(report.load(path))] if path.exists() else []
 
 
 def model_of(gpu: str) -> str:
@@ -73,7 +74,7 @@ def lines(directory: Path, names: Sequence[str] = (), most: int | None = None) -
             gpu = model_of(result["machine"]["gpu"])
             found = list(_rows(suites.load(name), result["rows"]))[:most]
             rows += [(what, gpu, of) for what, of in found]
-    return report.table(("what", "GPU", "result"), rows)
+    return report.table(COLUMNS, rows)
 
 
 def division_lines(directory: Path) -> list[str]:

@@ -117,23 +117,15 @@ def _title(key: str) -> str:
 
 
 def _peers_table(rows: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[Any]]]:
-    # The error that is compared, a peer's only where it is another; the other errors are in the JSON. A kernel's name
-    # says how it splits, and the floor what memory takes.
+    # A peer's time over ours; its own figures are in the JSON. A kernel's name says how it splits, and the floor what
+    # memory takes.
     ours = ("case", "us", "host_us", "tflops", "floor_us", "kernel", "rms_error")
     ours = [key for key in ours if any(key in row for row in rows)]
-    pairs = [(row, measured) for row in rows for measured in row["peers"].values()]
-    theirs = [
-        key
-        for key in ("us", "host_us", "rms_error", "ratio")
-        if any(key in m and (key != "rms_error" or m[key] != row[key]) for row, m in pairs)
-    ]
     peers = list(dict.fromkeys(name for row in rows for name in row["peers"]))
-    titles = [f"{peer} {'/ ours' if key == 'ratio' else _title(key)}" for peer in peers for key in theirs]
-    cells = []
-    for row in rows:
-        measured = [row["peers"].get(peer, {}).get(key) for peer in peers for key in theirs]
-        cells.append([*(row.get(key) for key in ours), *measured])
-    return [*map(_title, ours), *titles], cells
+    cells = [
+        [*(row.get(key) for key in ours), *(row["peers"].get(peer, {}).get("ratio") for peer in peers)] for row in rows
+    ]
+    return [*map(_title, ours), *(f"{peer} / ours" for peer in peers)], cells
 
 
 def _modes_table(rows: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[Any]]]:

@@ -3,14 +3,15 @@
 What all rows share is said once, as `shared`; the rest is a line of values for each row, under
 `columns`. A field of a field is named with a point, as peers.cublas.us; where it equals the row's own
 field of that name, as a peer's error often does, it is "="; where it is a peer's time over the row's own, "/".
-A row that lacks a field has null there; one that lacks most is an object of its own. Numbers keep five digits, more
-than any clock has, and errors, which are small, three.
+A row that lacks a field has null there, or ends before it; one that lacks most is an object of its own. Numbers keep
+five digits, more than any clock has, and errors, which are small, three.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
 Row = dict[str, Any]
@@ -35,7 +36,7 @@ def pack(rows: Sequence[Row]) -> dict[str, Any]:
     return {
         "shared": shared,
         "columns": columns,
-        "rows": [[_cell(row, name) for name in columns] if 2 * len(row) > most else row for row in flat],
+        "rows": [_line([_cell(row, name) for name in columns]) if 2 * len(row) > most else row for row in flat],
     }
 
 
@@ -43,7 +44,7 @@ def unpack(table: Mapping[str, Any]) -> list[Row]:
     def fields(values: Any) -> Mapping[str, Any]:
         if isinstance(values, Mapping):
             return values
-        cells = table["shared"] | dict(zip(table["columns"], values, strict=True))
+        cells = table["shared"] | dict(zip_longest(table["columns"], values))
         own_first = sorted(cells, key=lambda name: "." in name)  # as rows are made: so the same table is made of them
         return {name: _meaning(cells, name, cells[name]) for name in own_first}
 
@@ -96,6 +97,12 @@ def _cell(row: Row, name: str) -> Any:
     if own == "ratio" and (ratio := _over(row, name)) and abs(ratio / value - 1) < 2e-4:  # of numbers of five digits
         return _OVER
     return _SAME if row.get(own) == value else value
+
+
+def _line(cells: list[Any]) -> list[Any]:
+    while cells and cells[-1] is None:
+        cells.pop()
+    return cells
 
 
 def _fields(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

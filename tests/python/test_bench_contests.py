@@ -34,7 +34,7 @@ def test_against_peers(short, case):
     assert list(made["peers"]) == ["numpy"]
     numpy = made["peers"]["numpy"]
     assert numpy["ratio"] == pytest.approx(numpy["us"] / made["us"])
-    assert 0 < made["rms_error"] < made["max_error"] < 1
+    assert 0 < made["rms_error"] < 1
     assert 0 < numpy["rms_error"] < 1
     assert 0 < made["row_error"] < 1
     assert "case" not in numpy
@@ -159,7 +159,7 @@ def test_conv_contest(short, case):
     (made,) = contest.against_peers(TorchStandIn("cpu"), case, suite_of("peers", operation=conv), found, 7)
     assert made["verified"]
     assert made["without"] == {}
-    assert (made["kind"], made["stride"], made["tflops"] > 0) == (case.kind, (2, 2), True)
+    assert (made["kind"], made["tflops"] > 0) == (case.kind, True) and "stride 2" in made["case"]
     assert 0 < made["peers"]["cudnn"]["row_error"] < 0.01
 
 
@@ -183,7 +183,7 @@ def test_every_way_to_divide_is_measured(short, monkeypatch):
     assert all("case" not in theirs for theirs in made["peers"].values())  # the same product
     assert all(theirs["rms_error"] == made["rms_error"] for theirs in made["peers"].values())
     columns, _ = report._peers_table([made])
-    assert "cleave_plain us" in columns and "cleave_plain rms error" not in columns
+    assert "cleave_plain / ours" in columns and "cleave_plain us" not in columns
 
 
 FACTS = ("roofline_us", "kernel_name", "split_k_mode", "split_k_slices", "workspace_size")

@@ -36,8 +36,8 @@ def test_rows_become_a_table_and_come_back(tmp_path: Path) -> None:
 
 def test_the_readme_has_a_line_of_each_operation(tmp_path: Path) -> None:
     rows = [row("all_reduce", 10.0, 20.0), row("all_reduce", 40.0, 20.0), row("all_gather", 10.0, 11.0)]
-    assert readme.over_ranks(tmp_path) == []
+    assert readme.job_lines(tmp_path)[2:] == []
     distributed_report.write(tmp_path / "distributed.json", {"machine": MACHINE, "rows": rows})
-    first, second = readme.over_ranks(tmp_path)
+    _, _, first, second = readme.job_lines(tmp_path)
     assert "two GPUs, all-gather, 1 shapes" in first and "| H100 | geomean 1.10, worst 1.10, best 1.10 |" in first
     assert "two GPUs, all-reduce, 2 shapes" in second and "| H100 | geomean 1.00, worst 0.50, best 2.00 |" in second

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from collections import Counter
 
 import pytest
@@ -18,7 +19,7 @@ from bench_rows import (
 )
 
 from bench import __main__ as harness
-from bench import plot, readme, report, suites, summary, tables
+from bench import plot, readme, report, suites, summary, tables, unseen_report
 
 # Statistics
 
@@ -158,14 +159,12 @@ def test_readme_table(tmp_path):
     ]
 
 
-def test_readme_has_a_line_per_job(tmp_path):
-    for name in ("dense", "large_k"):
-        first, *_ = suites.load(name).cases
-        peers = {peer: theirs(20.0, 10.0) for peer in suites.load(name).peers}
-        write_result(tmp_path, name, [row(first.title, 10.0, peers=peers)])
-    _, _, split_k, dense = readme.job_lines(tmp_path)
-    assert split_k.startswith("| K much larger") and "against cublas" in split_k
-    assert dense.startswith("| Dense") and "against cublas" in dense
+def test_readme_has_steps_and_host_times(tmp_path):
+    for name in ("grouped_loop", "host"):
+        shutil.copy(readme.ROOT / "bench" / "results" / f"{name}.json", tmp_path)
+    _, _, steps, host = readme.job_lines(tmp_path)
+    assert steps.startswith("| Experts' weight gradients") and "against expert loop" in steps
+    assert host.startswith("| host time of a call")
 
 
 def test_readme_has_the_best_of_peers_and_host_times(tmp_path):
@@ -222,7 +221,7 @@ def test_tables_give_back_what_they_were_given():
     table = tables.pack(rows)
     assert table["shared"] == {"dtype": "f"}
     assert table["columns"] == ["case", "us", "peers.a.us", "without", "peers", "without.a"]
-    assert table["rows"][0] == ["x", 1.2346, "=", {}, None, None]
+    assert table["rows"][0] == ["x", 1.2346, "=", {}]
     kept = tables.unpack(json.loads(tables.text(table)))
     assert kept == [*tables.rounded(rows[:2]), {"case": "z", "refused": "no"}]
     assert tables.unpack(tables.pack(kept)) == kept
@@ -247,6 +246,8 @@ def test_the_results_of_unseen_shapes():
     assert len(set(jobs)) >= 6
     assert min(Counter(jobs).values()) >= 10
     assert all(measured["peers"] for measured in result["rows"])
+    page = unseen_report.text("test", result["machine"], result["rows"], result["notes"])
+    assert page == (readme.ROOT / "bench" / "results" / "unseen.md").read_text(), "python -m bench.unseen_report"
 
 
 @pytest.mark.parametrize("kind", suites.KINDS)

@@ -1,0 +1,52 @@
+"""bench/unseen_report.py: what is said of shapes that nobody tuned."""
+
+from pathlib import Path
+
+from bench import readme, report, unseen_report
+
+MACHINE = {"gpu": "NVIDIA H200", "commit": "abc"}
+
+
+def row(job: str, us: float, same: bool = True, **peers: float) -> dict:
+    return {"job": job, "case": f"{us:g} of {job}", "kernel": "sm90", "us": us, "peers": peers, "same": same}
+
+
+ROWS = [
+    row("bf16 tn", 10.0, cublas=20.0),
+    row("bf16 tn", 40.0, cublas=20.0),
+    row("fp8 rows", 10.0, torch_rowwise=30.0, cublas_tensorwise=9.0),
+    row("fp8 rows", 10.0, same=False, torch_rowwise=1.0),
+]
+
+
+def test_the_best_peer_counts_where_it_has_the_result():
+    assert unseen_report.line(ROWS, "bf16 tn") == (
+        "bf16 tn: the best peer's time over ours: geomean 1.000 of 2, worst 0.50 on 40 of bf16 tn, best 2.00; "
+        "1 >= 0.97."
+    )
+    of = unseen_report.spread_of(ROWS, "fp8 rows")
+    assert of and of.ratios == [0.9] and of.peers == ["torch_rowwise", "cublas_tensorwise"]
+    assert unseen_report.line(ROWS, "bf16 nn") == "bf16 nn: nothing measured."
+
+
+def test_the_page_has_lost_rows_and_is_written_again_from_the_file(tmp_path: Path):
+    unseen_report.write(tmp_path, "validation", MACHINE, ROWS, ["Without somebody."])
+    page = tmp_path / "unseen_validation.md"
+    written = page.read_text()
+    assert "| bf16 tn | 40 of bf16 tn |" in written and "| bf16 tn | 10 of bf16 tn |" not in written
+    assert "Left out, since a peer has another product: 10 of fp8 rows." in written and "Without somebody." in written
+    page.write_text("")
+    assert unseen_report.main([str(page.with_suffix(".json"))]) == 0
+    assert page.read_text() == written
+
+
+def test_the_readme_has_a_line_of_each_job(tmp_path: Path):
+    unseen_report.write(tmp_path, "test", MACHINE, ROWS, [])
+    _, _, dense, rows = readme.job_lines(tmp_path)
+    assert dense == "| bfloat16, TN, 2 shapes, against cublas | H200 | geomean 1.00, worst 0.50, best 2.00 |"
+    assert "1 shapes, against the better of torch rowwise and cublas tensorwise" in rows
+
+
+def test_the_file_of_results_reads_back(tmp_path: Path):
+    unseen_report.write(tmp_path, "test", MACHINE, ROWS, [])
+    assert report.load(tmp_path / "unseen.json")["rows"] == ROWS
