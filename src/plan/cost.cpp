@@ -9,6 +9,7 @@
 #include "plan/direct_choice.h"
 #include "plan/product_cost.h"
 #include "plan/product_residual.h"
+#include "plan/quantize_apart.h"
 #include "plan/streamed_cost.h"
 #include "problem/problem.h"
 
@@ -244,6 +245,22 @@ class Prediction {
 
 }  // namespace
 
+namespace {
+
+/// A kernel behind the product's.
+double apart_us(const Choice& choice, const DeviceInfo& device) {
+  return choice.spec.apart ? quantize_apart_us(choice.problem, choice.spec.halves, device) : 0.0;
+}
+
+double product_roughly_us(const Choice& choice, const DeviceInfo& device) {
+  if (choice.config.family == KernelFamily::direct) return predict_direct_us(choice, device);
+  if (choice.config.family == KernelFamily::streamed) return predict_streamed_us(choice, device);
+  if (!is_predicted_product(choice)) return predict_other(choice, device).us;
+  return predict_product(choice, device, product_constants(mainloop_kind(choice.config))).us;
+}
+
+}  // namespace
+
 double roofline_us(const GemmProblem& problem, const DeviceInfo& device) {
   const double peak = device.num_sms * flops_per_clock(problem.a.dtype, problem.precision) * device.clock_ghz * 1e3;
   return std::max(flops(problem) / peak, minimum_bytes(problem) / (device.memory_gb_per_s * 1e3));
@@ -280,10 +297,7 @@ double resident_clusters(uint32_t size, const DeviceInfo& device) {
 }
 
 double predict_roughly_us(const Choice& choice, const DeviceInfo& device) {
-  if (choice.config.family == KernelFamily::direct) return predict_direct_us(choice, device);
-  if (choice.config.family == KernelFamily::streamed) return predict_streamed_us(choice, device);
-  if (!is_predicted_product(choice)) return predict_other(choice, device).us;
-  return predict_product(choice, device, product_constants(mainloop_kind(choice.config))).us;
+  return product_roughly_us(choice, device) + apart_us(choice, device);
 }
 
 ProductTime predict_other(const Choice& choice, const DeviceInfo& device) {
@@ -298,7 +312,7 @@ double predict_us(const Choice& choice, const DeviceInfo& device) {
   const ProductTime time = is_predicted_product(choice)
                                ? predict_product(choice, device, product_constants(mainloop_kind(choice.config)))
                                : predict_other(choice, device);
-  return time.us * product_residual(*kind, product_features(choice, device, time));
+  return time.us * product_residual(*kind, product_features(choice, device, time)) + apart_us(choice, device);
 }
 
 }  // namespace cleave

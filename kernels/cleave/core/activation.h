@@ -9,6 +9,16 @@
 
 namespace cleave {
 
+/// x / y to two units in the last place: where y is beyond 2^126, 0. IEEE's division has a branch, beside which no other
+/// element's can be under way.
+CLEAVE_HD float quotient(float x, float y) {
+#if defined(__CUDA_ARCH__)
+  return __fdividef(x, y);
+#else
+  return x / y;
+#endif
+}
+
 /// `kind` is a constant in kernels, so the switch costs nothing there.
 CLEAVE_HD float activate(Activation kind, float x) {
 #if !defined(__CUDACC_RTC__)
@@ -28,7 +38,7 @@ CLEAVE_HD float activate(Activation kind, float x) {
     case Activation::gelu_erf:
       return 0.5f * x * (1.0f + erf(x * 0.7071067811865476f));
     case Activation::silu:
-      return x / (1.0f + exp(-x));
+      return quotient(x, 1.0f + exp(-x));
     case Activation::swiglu:  // of two values: below
       return x;
   }

@@ -1,0 +1,69 @@
+#include "plan/quantize_apart.h"
+
+#include <algorithm>
+
+#include "problem/problem.h"
+
+namespace cleave {
+namespace {
+
+// Of the second kernel, as measured on an H200.
+constexpr double kLaunchUs = 1.8;
+constexpr double kCacheBytes = 24e6;      // which L2 still has, and serves
+constexpr double kCacheBytesPerUs = 5e6;  // with a few
+
+/// Rows of D are one matrix's, as the second kernel has them.
+bool rows_follow(const GemmProblem& p) {
+  if (entries_of_d(p) == 1) return true;
+  return p.d.stride_batch == p.m * p.d.stride_row && p.scale_out.stride_batch == p.m * p.scale_out.stride_row;
+}
+
+}  // namespace
+
+bool may_quantize_apart(const GemmProblem& p, bool halves) {
+  if (!finds_scales(p) || p.has_amax || !rows_follow(p)) return false;
+  if (p.has_c && size_of(p.c.dtype) == 1) return false;  // it could be D's type
+  // Rows that belong to no group are to stay as they are, but for zeros.
+  if (p.groups.dimension == Grouping::m && !p.groups.zero_rest) return false;
+  return !halves || p.activation == Activation::swiglu;
+}
+
+GemmProblem unquantized(const GemmProblem& problem, bool halves) {
+  GemmProblem p = problem;
+  if (halves) {
+    p.n *= 2;
+    p.activation = Activation::none;
+  }
+  p.d = {.dtype = DType::f32, .stride_row = p.n, .stride_batch = entries_of_d(p) == 1 ? 0 : p.m * p.n};
+  p.scale_out = {};
+  p.ue8m0_scale_out = false;
+  return p;
+}
+
+size_t unquantized_bytes(const GemmProblem& p) {
+  return size_t(p.m) * size_t(p.n) * size_t(entries_of_d(p)) * sizeof(float) + 16;
+}
+
+QuantizeProblem quantization_of(const GemmProblem& p, bool halves) {
+  const int64_t columns = halves ? 2 * p.n : p.n;
+  return {.rows = p.m * entries_of_d(p),
+          .cols = p.n,
+          .granularity = Granularity::block_1x128,
+          .x = {.dtype = DType::f32, .stride_row = columns},
+          .q = {.dtype = p.d.dtype, .stride_row = p.d.stride_row, .alignment = p.d.alignment},
+          .scale = {.dtype = DType::f32,
+                    .stride_row = p.scale_out.stride_row,
+                    .stride_col = p.scale_out.stride_k,
+                    .alignment = sizeof(float)},
+          .gated = halves,
+          .ue8m0_scale = p.ue8m0_scale_out,
+          .device = p.device};
+}
+
+double quantize_apart_us(const GemmProblem& product, bool halves, const DeviceInfo& device) {
+  const double read = double(unquantized_bytes(product)), written = read / sizeof(float) / (halves ? 2 : 1);
+  const double cached = std::min(read + written, kCacheBytes), rest = read + written - cached;
+  return kLaunchUs + cached / kCacheBytesPerUs + rest / (device.memory_gb_per_s * 1e3);
+}
+
+}  // namespace cleave
