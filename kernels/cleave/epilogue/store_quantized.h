@@ -99,15 +99,17 @@ class GroupStore {
   CLEAVE_DEVICE void add(uint32_t b, const Sum<C>* sums, const Sum<C>* up_sums, const Inputs& inputs) {
     const uint32_t block = Groups::first_block(group_) + b;
     op_(block, sums, up_sums, inputs, values_[b]);
-    CLEAVE_UNROLL
-    for (uint32_t i = 0; i < 4; ++i)
-      if (op_.tile().col(block) + i % 2 < end_) reach_[i / 2].add(true, values_[b][i]);
   }
 
   /// Once all blocks are there, by whole warps.
   CLEAVE_DEVICE void finish() {
     const Tile<C>& tile = op_.tile();
     const uint32_t row = tile.row(Groups::first_block(group_));
+    if (tile.n0 + (group_ % Groups::kOfRow + 1) * kScaleBlock <= end_) {
+      find_reach([](uint32_t, uint32_t) { return true; });
+    } else {
+      find_reach([&](uint32_t b, uint32_t i) { return tile.col(Groups::first_block(group_) + b) + i % 2 < end_; });
+    }
     CLEAVE_UNROLL
     for (uint32_t half = 0; half < 2; ++half) {
       Quantizer quantizer = quantizer_for(C.epilogue.d, true, {max_over_lanes<4>(reach_[half].above), 0});
@@ -117,6 +119,17 @@ class GroupStore {
   }
 
  private:
+  /// Of all values in D: where a group is whole, none is asked.
+  template <class Exists>
+  CLEAVE_DEVICE void find_reach(const Exists& exists) {
+    CLEAVE_UNROLL
+    for (uint32_t b = 0; b < Groups::kBlocks; ++b) {
+      CLEAVE_UNROLL
+      for (uint32_t i = 0; i < 4; ++i)
+        if (exists(b, i)) reach_[i / 2].add(true, values_[b][i]);
+    }
+  }
+
   const GemmParams& p_;
   EpilogueOp<C, Broadcast>& op_;
   uint32_t group_, end_;
