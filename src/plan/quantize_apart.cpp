@@ -7,10 +7,11 @@
 namespace cleave {
 namespace {
 
-// Of the second kernel, as measured on an H200.
-constexpr double kLaunchUs = 1.8;
-constexpr double kCacheBytes = 24e6;      // which L2 still has, and serves
-constexpr double kCacheBytesPerUs = 5e6;  // with a few
+// Of the second kernel, as measured on an H200 (docs/notes/2026-11-quantised-outputs.md).
+constexpr double kLaunchUs = 1.2;
+constexpr double kCacheBytes = 24e6;  // that L2 still has,
+constexpr double kCacheBytesPerUs = 5e6;
+constexpr double kMemory = 0.7;  // and of memory's bandwidth, where D goes there and comes back
 
 /// Rows of D are one matrix's, as the second kernel has them.
 bool rows_follow(const GemmProblem& p) {
@@ -61,9 +62,10 @@ QuantizeProblem quantization_of(const GemmProblem& p, bool halves) {
 }
 
 double quantize_apart_us(const GemmProblem& product, bool halves, const DeviceInfo& device) {
-  const double read = double(unquantized_bytes(product)), written = read / sizeof(float) / (halves ? 2 : 1);
-  const double cached = std::min(read + written, kCacheBytes), rest = read + written - cached;
-  return kLaunchUs + cached / kCacheBytesPerUs + rest / (device.memory_gb_per_s * 1e3);
+  const double d = double(unquantized_bytes(product)), written = d / sizeof(float) / (halves ? 2 : 1);
+  const double cached = std::min(d, kCacheBytes), rest = d - cached;
+  // The product's own time has D's way to memory once, at full bandwidth.
+  return kLaunchUs + (cached + written) / kCacheBytesPerUs + 2 * rest / (device.memory_gb_per_s * 1e3 * kMemory);
 }
 
 }  // namespace cleave
