@@ -254,12 +254,21 @@ double apart_us(const Choice& choice, const DeviceInfo& device) {
 
 /// What the model and its trees err by where scales of D are found, of which no pairs were measured for them. From an
 /// H200 (docs/notes/2026-11-quantised-outputs.md).
-double found_scales_factor(const GemmConfig& c) {
-  if (!c.epilogue.has_scale_out || !has_tma(c.family)) return 1.0;
-  if (c.scales.promote) return c.warps.pingpong ? 1.12 : c.tile.m >= 128 ? 0.88 : 1.0;
+double found_scales_factor(const Choice& choice) {
+  const GemmConfig& c = choice.config;
+  if (!c.epilogue.has_scale_out || !is_predicted_product(choice)) return 1.0;
+  const bool two_bytes = size_of(c.operands.a) == 2;
+  if (pairs_scales(c) && c.tile.m == 64) return 1.1;
+  if (c.scales.promote) {
+    if (c.warps.pingpong) return 1.12;
+    if (c.tile.m == 64) return 1.0;
+    if (c.tile.m == 192) return 0.92;
+    return c.tile.m == 128 && c.tile.n == 128 ? 0.95 : 0.88;
+  }
   if (!c.warps.pingpong) return 1.0;
+  if (pairs_scales(c)) return two_bytes ? 1.0 : 1.05;
   if (c.cluster.multicast_m == 1) return 1.1;  // B comes twice
-  return size_of(c.operands.a) == 2 ? 0.95 : 1.0;
+  return two_bytes ? 0.95 : 1.0;
 }
 
 double product_roughly_us(const Choice& choice, const DeviceInfo& device) {
@@ -307,7 +316,7 @@ double resident_clusters(uint32_t size, const DeviceInfo& device) {
 }
 
 double predict_roughly_us(const Choice& choice, const DeviceInfo& device) {
-  return product_roughly_us(choice, device) * found_scales_factor(choice.config) + apart_us(choice, device);
+  return product_roughly_us(choice, device) * found_scales_factor(choice) + apart_us(choice, device);
 }
 
 ProductTime predict_other(const Choice& choice, const DeviceInfo& device) {
@@ -323,7 +332,7 @@ double predict_us(const Choice& choice, const DeviceInfo& device) {
                                ? predict_product(choice, device, product_constants(mainloop_kind(choice.config)))
                                : predict_other(choice, device);
   const double residual = product_residual(*kind, product_features(choice, device, time));
-  return time.us * residual * found_scales_factor(choice.config) + apart_us(choice, device);
+  return time.us * residual * found_scales_factor(choice) + apart_us(choice, device);
 }
 
 }  // namespace cleave

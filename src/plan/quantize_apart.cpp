@@ -2,30 +2,24 @@
 
 #include <algorithm>
 
+#include "plan/catalogue.h"
 #include "problem/problem.h"
 
 namespace cleave {
 namespace {
 
-// Of the second kernel, as measured on an H200 (docs/notes/2026-11-quantised-outputs.md).
+// The second kernel's time, as measured on an H200 (docs/notes/2026-11-quantised-outputs.md).
 constexpr double kLaunchUs = 1.2;
+constexpr double kGateUs = 1.0;       // of a gate in the product, which its model does not know
 constexpr double kCacheBytes = 24e6;  // that L2 still has,
 constexpr double kCacheBytesPerUs = 5e6;
-constexpr double kMemory = 0.7;  // and of memory's bandwidth, where D goes there and comes back
-
-/// Rows of D are one matrix's, as the second kernel has them.
-bool rows_follow(const GemmProblem& p) {
-  if (entries_of_d(p) == 1) return true;
-  return p.d.stride_batch == p.m * p.d.stride_row && p.scale_out.stride_batch == p.m * p.scale_out.stride_row;
-}
+constexpr double kMemory = 0.6;  // and of memory's bandwidth, where D goes there and comes back
 
 }  // namespace
 
 bool may_quantize_apart(const GemmProblem& p, bool halves) {
-  if (!finds_scales(p) || p.has_amax || !rows_follow(p)) return false;
+  if (!finds_scales(p) || !is_product(p) || p.batch > 1 || p.has_amax) return false;
   if (p.has_c && size_of(p.c.dtype) == 1) return false;  // it could be D's type
-  // Rows that belong to no group are to stay as they are, but for zeros.
-  if (p.groups.dimension == Grouping::m && !p.groups.zero_rest) return false;
   return !halves || p.activation == Activation::swiglu;
 }
 
@@ -35,19 +29,19 @@ GemmProblem unquantized(const GemmProblem& problem, bool halves) {
     p.n *= 2;
     p.activation = Activation::none;
   }
-  p.d = {.dtype = DType::f32, .stride_row = p.n, .stride_batch = entries_of_d(p) == 1 ? 0 : p.m * p.n};
+  p.d = {.dtype = DType::f32, .stride_row = p.n};
   p.scale_out = {};
   p.ue8m0_scale_out = false;
   return p;
 }
 
 size_t unquantized_bytes(const GemmProblem& p) {
-  return size_t(p.m) * size_t(p.n) * size_t(entries_of_d(p)) * sizeof(float) + 16;
+  return size_t(p.m) * size_t(p.n) * sizeof(float) + 16;
 }
 
 QuantizeProblem quantization_of(const GemmProblem& p, bool halves) {
   const int64_t columns = halves ? 2 * p.n : p.n;
-  return {.rows = p.m * entries_of_d(p),
+  return {.rows = p.m,
           .cols = p.n,
           .granularity = Granularity::block_1x128,
           .x = {.dtype = DType::f32, .stride_row = columns},
@@ -65,7 +59,8 @@ double quantize_apart_us(const GemmProblem& product, bool halves, const DeviceIn
   const double d = double(unquantized_bytes(product)), written = d / sizeof(float) / (halves ? 2 : 1);
   const double cached = std::min(d, kCacheBytes), rest = d - cached;
   // The product's own time has D's way to memory once, at full bandwidth.
-  return kLaunchUs + (cached + written) / kCacheBytesPerUs + 2 * rest / (device.memory_gb_per_s * 1e3 * kMemory);
+  const double gate = is_gated(product) ? kGateUs : 0.0;
+  return kLaunchUs + gate + (cached + written) / kCacheBytesPerUs + 2 * rest / (device.memory_gb_per_s * 1e3 * kMemory);
 }
 
 }  // namespace cleave

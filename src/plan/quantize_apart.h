@@ -1,7 +1,7 @@
-// D in 8 bits with scales that are found, in two launches: the product leaves D in float32 in the workspace, and a kernel
-// behind it quantises that. The product then has all tiles to choose from, where in one kernel a scale's columns are one
-// CTA's. Of gated columns it may leave both halves, which the second kernel joins: so few rows can take the narrow side
-// of a tile. D and its scales are the same bits as one kernel's, for the same sums.
+// D in 8 bits with scales that are found, in two launches: the product leaves D in float32 in the workspace, and a
+// kernel behind it quantises that. The product then has all tiles to choose from, where in one kernel a scale's columns
+// are one CTA's. It may leave both halves of gated columns, which the second kernel joins: so few rows can take the
+// narrow side of a tile. D and its scales are the same bits as one kernel's, for the same sums.
 #pragma once
 
 #include "cleave/device.h"
@@ -10,7 +10,7 @@
 
 namespace cleave {
 
-/// Whether it serves the problem. `halves`: of gated columns.
+/// Whether it serves the problem: one matrix, no batch and no groups. `halves`: of gated columns.
 bool may_quantize_apart(const GemmProblem& problem, bool halves);
 
 /// The product whose D is quantised apart.

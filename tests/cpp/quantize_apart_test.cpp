@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "cleave/config/smem_plan.h"
 #include "cleave/device.h"
 #include "gemm_problems.h"
 #include "plan/catalogue.h"
@@ -73,20 +74,38 @@ TEST(QuantizeApart, OneKernelWhereItMustBe) {
   EXPECT_FALSE(changed([](GemmProblem& x) { x.has_amax = true; }));
   EXPECT_FALSE(changed([](GemmProblem& x) { x.split_k_mode = SplitKMode::parallel; }));
   EXPECT_FALSE(changed([](GemmProblem& x) { x.deterministic = Determinism::batch_invariant; }));
-  const auto batched = [](GemmProblem& x, int64_t gap) {
+  EXPECT_FALSE(changed([](GemmProblem& x) {
     x.batch = 3;
-    x.d.stride_batch = x.m * x.n + gap;
+    x.d.stride_batch = x.m * x.n;
     x.scale_out = {.kind = Scaling::block, .stride_row = 16, .stride_k = 1, .stride_batch = x.m * 16};
-  };
-  EXPECT_TRUE(changed([&](GemmProblem& x) { batched(x, 0); }));
-  EXPECT_FALSE(changed([&](GemmProblem& x) { batched(x, 16); }));
-  const auto grouped = [](GemmProblem& x, bool zeroed) {
+  }));
+  EXPECT_FALSE(changed([](GemmProblem& x) {
     x.batch = 3;
     x.b.stride_batch = 2 * x.n * x.k;
-    x.groups = {.dimension = Grouping::m, .zero_rest = zeroed};
-  };
-  EXPECT_TRUE(changed([&](GemmProblem& x) { grouped(x, true); }));
-  EXPECT_FALSE(changed([&](GemmProblem& x) { grouped(x, false); })) << "rows of no group stay as they are";
+    x.groups = {.dimension = Grouping::m, .zero_rest = true};
+  }));
+}
+
+/// Half of a scale's columns each, of two CTAs that share loads: gated, unsplit, ungrouped.
+TEST(QuantizeApart, NeighboursShareScales) {
+  GemmProblem p = layer(4096, 2048, 1024);
+  const auto choice = choose(p, "sm90 128x128 pingpong multicast 1x2");
+  ASSERT_TRUE(choice.has_value());
+  EXPECT_TRUE(pairs_scales(choice->config));
+  const SmemPlan plan = smem_plan(choice->config);
+  EXPECT_EQ(plan.paired_reach % 16, 0u);
+  EXPECT_GE(plan.barriers, plan.paired_barriers + 4 * sizeof(uint64_t));
+  for (const char* words : {"sm90 128x128 pingpong", "sm90 128x128 pingpong multicast 2x1", "sm90 128x96 multicast 1x2",
+                            "sm90 128x128 multicast 1x2 parallel 2", "sm90 128x128 multicast 1x2 stream_k 1"})
+    EXPECT_FALSE(choose(p, words).has_value()) << words;
+  GemmProblem groups = p;
+  groups.batch = 2;
+  groups.b.stride_batch = 2 * p.n * p.k;
+  groups.groups = {.dimension = Grouping::m, .zero_rest = true};
+  EXPECT_FALSE(choose(groups, "sm90 128x128 multicast 1x2").has_value());
+  p.activation = Activation::none;
+  EXPECT_FALSE(choose(p, "sm90 128x64 multicast 1x2").has_value());
+  EXPECT_FALSE(pairs_scales(choose(p, "sm90 128x128 multicast 1x2")->config));
 }
 
 TEST(QuantizeApart, SecondKernelsProblemIsValid) {

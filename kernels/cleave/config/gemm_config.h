@@ -318,7 +318,8 @@ CLEAVE_HD constexpr uint32_t output_columns(const GemmConfig& c) {
   return gated(c) ? c.tile.n / 2 : c.tile.n;
 }
 
-/// Columns of those 128 that share a scale of D's which one CTA has: all, or half, and its neighbour in a cluster the rest.
+/// Columns of those 128 that share a scale of D's which one CTA has: all, or half, and its neighbour in a cluster has
+/// the rest.
 CLEAVE_HD constexpr uint32_t scale_columns(const GemmConfig& c) {
   return min_of(output_columns(c), kScaleBlock);
 }

@@ -9,8 +9,8 @@
 
 namespace cleave {
 
-/// 1 / (1 + exp(-x)). A GPU approximates both: relative to the exact value within 2^-21, and |x| * 2^-24 more where x is
-/// negative. What IEEE's division and exp do about subnormal numbers takes as many instructions again, and a branch,
+/// 1 / (1 + exp(-x)). A GPU approximates both: relative to the exact value within 2^-21, and |x| * 2^-24 more where x
+/// is negative. What IEEE's division and exp do about subnormal numbers takes as many instructions again, and a branch,
 /// beside which no other element's can be under way.
 CLEAVE_HD float sigmoid(float x) {
 #if defined(__CUDA_ARCH__)

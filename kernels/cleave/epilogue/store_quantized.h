@@ -142,7 +142,7 @@ class GroupStore {
   }
 
  private:
-  /// Of all values in D: where a group is whole, none is asked.
+  /// The reach of all values that exist: where a group is whole, none is asked.
   template <class Exists>
   CLEAVE_DEVICE void find_reach(Reach (&reach)[2], const Exists& exists) const {
     CLEAVE_UNROLL
