@@ -57,6 +57,11 @@ struct QuantizeProblem {
   bool has_smooth = false;                     ///< x is divided, column by column, before anything else
   uint32_t smooth_alignment = 16;              ///< of that pointer, in bytes: as MatrixLayout::alignment
 
+  /// x is [rows, 2 cols], the gates of cols columns and then as many ups, and what is quantised is silu(gate) * up. For
+  /// block_1x128 alone.
+  bool gated = false;
+  bool ue8m0_scale = false;  ///< block_1x128: scales are rounded up to powers of two
+
   /// What is quantised is the norm of x's rows, in the same pass: by row, in blocks of 1x128, or with given scales by
   /// tensor. With a residual that of h = x + residual, which is rounded to the residual's dtype and written as well
   /// (vLLM's fused_add_rms_norm). Sums depend on x's columns alone: a row has the same q among any number of rows.

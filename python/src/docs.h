@@ -36,9 +36,10 @@ Args:
     out_dtype: D's dtype if there is no `out`: a name, or a torch or NumPy dtype. By default a's, but
         int32 for int8, exact for K < 131072, and bfloat16 for 8-bit floats.
     out_scale: "block_1x128" quantises D, of int8 or an 8-bit float (out_dtype says which), in the
-        product's own kernel, with a scale for each row of 128 columns: those that `quantize` would
-        find for D in float32, largest magnitude / 127, 448 or 57344, bit by bit. Any activation,
-        function, bias and c may precede; D is row-major, and N is not grouped. Returns (D, scale),
+        product's own kernel or, where the planner finds that faster, in one behind it, with a
+        scale for each row of 128 columns: those that `quantize` would find for D in float32,
+        largest magnitude / 127, 448 or 57344, bit by bit. Any activation, function, bias and c may
+        precede; D is row-major, and N is not grouped. Returns (D, scale),
         scale float32 of D's shape with ceil(N / 128) columns; it is `scale_a` of the next product.
         What belongs to no group has scale 0 where it is zeroed.
     scale_out: where scales go: of that shape and any strides.

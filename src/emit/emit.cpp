@@ -43,7 +43,7 @@ const Choice& planned(const GemmPlan& plan) {
                 "the value "
                 "as an output and reduce that, or call the operation from the library");
   }
-  if (finds_scales(choice->problem)) {
+  if (finds_scales(plan.problem())) {
     throw Error(
         ErrorCode::unsupported,
         "the operation has out_scale, which emitted projects do not serve; plan it with scale_d, or call it from "

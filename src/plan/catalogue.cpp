@@ -14,6 +14,7 @@
 #include "plan/covering.h"
 #include "plan/direct_choice.h"
 #include "plan/operand_layout.h"
+#include "plan/quantize_apart.h"
 #include "problem/conv.h"
 #include "problem/problem.h"
 #include "process/fork.h"
@@ -232,14 +233,15 @@ bool is_cheaper(const Choice& a, const Choice& b) {
 /// kernel cannot serve.
 class Considered {
  public:
-  void add(const Choice& choice, double rough_us) {
-    const KernelFamily family = choice.config.family;
-    if (has_hopper_ && family == KernelFamily::portable) return;
-    if (!has_hopper_ && family == KernelFamily::sm90) {
-      std::erase_if(list_, [](const Rough& each) { return each.spec.family == KernelFamily::portable; });
-      has_hopper_ = true;
+  void add(const Choice& choice, double rough_us) { add(choice.spec, rough_us); }
+
+  /// Those of the product whose D another kernel quantises, in `us`.
+  void add_apart(const Considered& products, bool halves, double us) {
+    for (Rough each : products.list_) {
+      each.spec.apart = true;
+      each.spec.halves = halves;
+      add(each.spec, each.us + us);
     }
-    list_.push_back({choice.spec, rough_us});
   }
 
   size_t count() const { return list_.size(); }
@@ -267,6 +269,16 @@ class Considered {
     Spec spec;
     double us;
   };
+
+  void add(const Spec& spec, double rough_us) {
+    const KernelFamily family = spec.family;
+    if (has_hopper_ && family == KernelFamily::portable) return;
+    if (!has_hopper_ && family == KernelFamily::sm90) {
+      std::erase_if(list_, [](const Rough& each) { return each.spec.family == KernelFamily::portable; });
+      has_hopper_ = true;
+    }
+    list_.push_back({spec, rough_us});
+  }
 
   std::vector<Rough> list_;
   bool has_hopper_ = false;
@@ -388,8 +400,21 @@ Considered consider_own(const GemmProblem& problem, const DeviceInfo& device, Ke
   return out;
 }
 
+/// One kernel, and a kernel behind the product's where nothing is asked of either.
+Considered consider_quantised(const GemmProblem& problem, const DeviceInfo& device, Kernels kernels) {
+  Considered out = consider_own(problem, device, kernels);
+  if (!is_automatic(problem) || problem.deterministic == Determinism::batch_invariant) return out;
+  for (const bool halves : {false, true}) {
+    if (!may_quantize_apart(problem, halves)) continue;
+    const GemmProblem product = unquantized(problem, halves);
+    out.add_apart(consider_own(product, device, kernels), halves, quantize_apart_us(product, halves, device));
+  }
+  return out;
+}
+
 /// In no order.
 Considered consider(const GemmProblem& problem, const DeviceInfo& device, Kernels kernels) {
+  if (finds_scales(problem)) return consider_quantised(problem, device, kernels);
   if (kernels == Kernels::any_images || !runs_as_product(problem)) return consider_own(problem, device, kernels);
   Considered out = consider_own(*matrix_product(problem), device, kernels);
   out.serve_convolution();
@@ -442,7 +467,7 @@ bool is_listed(const Spec& spec) {
   tile.split = SplitKMode::none;
   tile.slices = tile.cluster_k = 1;
   tile.multicast_m = tile.multicast_n = 1;
-  tile.gather = tile.fuses_classes = tile.narrow = tile.product = false;
+  tile.gather = tile.fuses_classes = tile.narrow = tile.product = tile.apart = tile.halves = false;
   const std::vector<Spec> listed = tiles(spec.family, true);
   if (std::ranges::find(listed, tile) == listed.end()) return false;
   const bool tma = has_tma(spec.family);
@@ -452,6 +477,7 @@ bool is_listed(const Spec& spec) {
   if (spec.gather && (!is_plain(spec) || !tma)) return false;
   if (spec.fuses_classes && spec.transposed) return false;
   if (spec.product && (spec.gather || spec.fuses_classes)) return false;
+  if (spec.halves && !spec.apart) return false;
   if (spec.narrow && (!alone || !tma || spec.pingpong || spec.gather || spec.fuses_classes)) return false;
   const uint32_t most = spec.split == SplitKMode::none      ? 1
                         : spec.split == SplitKMode::cluster ? kMostClusterSlices

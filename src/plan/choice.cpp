@@ -12,6 +12,7 @@
 #include "plan/direct_choice.h"
 #include "plan/function_config.h"
 #include "plan/operand_layout.h"
+#include "plan/quantize_apart.h"
 #include "plan/reductions.h"
 #include "plan/tile_shape.h"
 #include "problem/conv.h"
@@ -27,6 +28,19 @@ std::optional<Choice> make_product_choice(const GemmProblem& problem, const Devi
   spec.product = false;
   auto choice = make_choice(*product, device, spec);
   if (choice) choice->spec.product = true;
+  return choice;
+}
+
+/// `spec` without its words, for the product whose D another kernel quantises.
+std::optional<Choice> make_apart_choice(const GemmProblem& problem, const DeviceInfo& device, Spec spec) {
+  const bool halves = spec.halves;
+  if (!spec.apart || !may_quantize_apart(problem, halves)) return std::nullopt;
+  spec.apart = spec.halves = false;
+  auto choice = make_choice(unquantized(problem, halves), device, spec);
+  if (!choice) return choice;
+  choice->spec.apart = true;
+  choice->spec.halves = halves;
+  choice->apart_bytes = unquantized_bytes(choice->problem);
   return choice;
 }
 
@@ -148,6 +162,7 @@ bool clusters_fit(const GemmConfig& c, const DeviceInfo& device) {
 
 std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& device, const Spec& spec,
                                   uint32_t part) {
+  if (spec.apart || spec.halves) return make_apart_choice(problem, device, spec);
   if (spec.product) return make_product_choice(problem, device, spec);
   if (spec.family == KernelFamily::direct) return make_direct_choice(problem, device, spec);
   const bool is_conv = problem.conv.kind != Conv::none;

@@ -28,9 +28,10 @@ struct Choice {
   size_t partial_bytes = 0;
   size_t map_bytes = 0;        ///< behind the partial tiles
   size_t reduction_bytes = 0;  ///< behind the maps: partial results of what D is reduced to
+  size_t apart_bytes = 0;      ///< behind those: D as the product leaves it, where another kernel quantises it
   double predicted_us = 0;     ///< of candidates(); others do without
 
-  size_t workspace_bytes() const { return counter_bytes + partial_bytes + map_bytes + reduction_bytes; }
+  size_t workspace_bytes() const { return counter_bytes + partial_bytes + map_bytes + reduction_bytes + apart_bytes; }
 };
 
 /// Nothing if the spec's kernel cannot serve the problem: alignment, layout, dtype, shared memory,

@@ -20,6 +20,7 @@
 #include "plan/catalogue.h"
 #include "plan/cost.h"
 #include "plan/direct_choice.h"
+#include "plan/quantize_apart.h"
 #include "plan/reductions.h"
 #include "problem/arguments.h"
 #include "problem/problem.h"
@@ -81,6 +82,7 @@ class GpuPlan final : public ChosenPlan {
     launch_.cooperative = ctas_wait(c);
     launch_.loads_early = has_static_operand(c);
     launch_.dynamic_shared_bytes = smem_plan(c).bytes;
+    if (choice_.spec.apart) quantization_ = plan(quantization_of(problem_, choice_.spec.halves));
     if (joins_partials(choice_)) reductions_ = std::make_unique<const Reductions>(choice_);
   }
 
@@ -95,13 +97,14 @@ class GpuPlan final : public ChosenPlan {
     const ContextGuard context(problem_.device);
     const Ready& ready = make_ready(cuda_stream);
 
-    const GemmArguments arguments = choice_.spec.transposed ? transposed(given) : given;
+    GemmArguments arguments = choice_.spec.transposed ? transposed(given) : given;
     alignas(TensorMap) std::byte buffer[kMostParamBytes];
     std::memcpy(buffer, ready.params.data(), ready.params.size());
     GemmParams& params = *reinterpret_cast<GemmParams*>(buffer);
-    set_arguments(choice_.config, arguments, params);
     if (workspace != nullptr) check_workspace_apart(problem_, given, workspace, workspace_size());
     const Workspace space = find_workspace(workspace, workspace_bytes, cuda_stream);
+    if (quantization_ != nullptr) arguments.d = unquantized_d(space);
+    set_arguments(choice_.config, arguments, params);
     params.counters = static_cast<uint32_t*>(space.counters);
     params.partials = static_cast<float*>(space.partials);
     if (choice_.map_bytes > 0) params.group_maps = first_map(space);
@@ -109,6 +112,9 @@ class GpuPlan final : public ChosenPlan {
     if (reductions_ != nullptr) reductions_->point(first_partial_result(space), params);
     ready.kernel->launch(launch_, cuda_stream, buffer);
     if (reductions_ != nullptr) reductions_->launch(first_partial_result(space), given, cuda_stream);
+    if (quantization_ != nullptr) {
+      quantization_->run({.x = arguments.d, .q = given.d, .scale = given.scale_out}, stream);
+    }
   }
 
   void prepare(void* stream) const override {
@@ -118,6 +124,7 @@ class GpuPlan final : public ChosenPlan {
     if (reductions_ != nullptr) reductions_->kernel(static_cast<CUstream>(stream));
     if (choice_.blocks == 0) return;
     make_ready(static_cast<CUstream>(stream));
+    if (quantization_ != nullptr) quantization_->prepare(stream);
     pooled_workspace(problem_.device, static_cast<CUstream>(stream), space_needed());
   }
 
@@ -130,6 +137,7 @@ class GpuPlan final : public ChosenPlan {
   std::vector<std::string> kernel_sources() const override {
     std::vector<std::string> sources{gemm_source(choice_.config)};
     if (reductions_ != nullptr) sources.push_back(reductions_->source());
+    if (quantization_ != nullptr) sources.push_back(quantization_->kernel_source());
     return sources;
   }
   std::string why() const override { return why_; }
@@ -192,6 +200,11 @@ class GpuPlan final : public ChosenPlan {
     return static_cast<char*>(space.partials) + choice_.partial_bytes + choice_.map_bytes;
   }
 
+  void* unquantized_d(const Workspace& space) const {
+    const auto at = reinterpret_cast<uintptr_t>(first_partial_result(space)) + choice_.reduction_bytes;
+    return reinterpret_cast<void*>(round_up<uintptr_t>(at, 16));
+  }
+
   TensorMap* first_map(const Workspace& space) const {
     const auto at = reinterpret_cast<uintptr_t>(space.partials) + choice_.partial_bytes;
     return reinterpret_cast<TensorMap*>(round_up<uintptr_t>(at, alignof(TensorMap)));
@@ -251,7 +264,8 @@ class GpuPlan final : public ChosenPlan {
   std::unique_ptr<const GemmProblem> read_otherwise_;  // the choice has it transposed, say
   const GemmProblem& problem_;                         // as it was asked for
   std::string why_;
-  std::unique_ptr<const Reductions> reductions_;  // of a function that reduces D, where tiles leave parts
+  std::unique_ptr<const Reductions> reductions_;      // of a function that reduces D, where tiles leave parts
+  std::shared_ptr<const QuantizePlan> quantization_;  // of D, where it is done apart
   LazyKernel kernel_;
   LaunchShape launch_{.programmatic = true};
   mutable ForkMutex mutex_;

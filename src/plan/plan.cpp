@@ -109,6 +109,11 @@ std::string explain(const GemmProblem& problem, const Choice& choice, size_t con
     text += fmt::format("; split_k_slices={} reduced to {}, one K block of {} each", problem.split_k_slices,
                         choice.spec.slices, choice.config.tile.k);
   }
+  if (choice.spec.apart) {
+    text += fmt::format("; a kernel behind it {} D, {} MB of float32",
+                        choice.spec.halves ? "joins gates and ups, and quantises" : "quantises",
+                        fmt::format("{:.1f}", double(choice.apart_bytes) * 1e-6));
+  }
   if (problem.precision == Precision::ieee) {
     text += "; the portable kernel, which multiplies float32 operands as they are (precision ieee)";
   } else if (in_parts(problem.precision)) {

@@ -12,11 +12,13 @@
 #include "plan/batch_invariant.h"
 #include "plan/gpu_plan.h"
 #include "plan/make_plan.h"
+#include "plan/quantize_apart.h"
 #include "plan/tuned.h"
 #include "problem/cached_plan.h"
 #include "problem/placement.h"
 #include "problem/problem.h"
 #include "process/fork.h"
+#include "quantize/launches.h"
 
 namespace cleave {
 namespace {
@@ -112,7 +114,10 @@ class KernelSet {
   };
 
   void add(const GemmProblem& problem, const Choice& choice) {
-    const auto same = [&](const Member& known) { return known.choice.config == choice.config; };
+    const auto same = [&](const Member& known) {
+      return known.choice.config == choice.config &&
+             quantization_kernel(known) == quantization_kernel({problem, choice});
+    };
     const auto known = std::ranges::find_if(members_, same);
     if (known == members_.end()) {
       members_.push_back({problem, choice});
@@ -124,6 +129,13 @@ class KernelSet {
   const std::vector<Member>& members() const { return members_; }
 
  private:
+  /// Behind the product's, where there is one.
+  static std::optional<QuantizeConfig> quantization_kernel(const Member& member) {
+    if (!member.choice.spec.apart) return std::nullopt;
+    const QuantizeProblem problem = quantization_of(member.problem, member.choice.spec.halves);
+    return quantize_launches(problem, device_info(problem.device)).front().config;
+  }
+
   std::vector<Member> members_;
 };
 

@@ -19,6 +19,7 @@ constexpr double kReadAlonePerClock = 64;  // and by the last CTA of a streamed 
 constexpr double kCopyThreads = 96;
 constexpr double kDequantiseClocks = 120;  // of a packed weight's block of 64 x 64: its instructions, on an H200
 constexpr double kDequantiseAlone = 1.5;   // times more where no other warpgroup's hide their latency
+constexpr double kGroupUs = 16;            // of 16 blocks, whose partials and columns' values are read in turn
 constexpr double kPingpongTile = 0.1;      // of an epilogue that another tile's mainloop does not hide
 
 /// Rows of 128 bytes in the boxes of one k block of one operand, on average over its tiles.
@@ -165,6 +166,11 @@ class ProductPrediction {
     return clocks * (1 + earlier * (c_.warps.pingpong ? kPingpongTile : q_.later_tile)) / clock_;
   }
 
+  /// Columns that share a scale of D's, in a thread's accumulators: parts that slices deal among each other.
+  double scale_groups() const {
+    return accumulators_per_thread(c_) / 4.0 / (gated(c_) ? 2 : 1) / blocks_finished_together(c_);
+  }
+
   double reduction_us() const {
     const double tile_bytes = 4.0 * c_.tile.m * c_.tile.n;
     const double partial_us = tile_bytes / q_.partial_bytes / clock_;
@@ -175,6 +181,7 @@ class ProductPrediction {
     if (s_.mode == SplitKMode::parallel) {
       const double read_us = tile_bytes / c_.cluster.k * (s_.slices / c_.cluster.k) / kReadPerClock / clock_;
       us += q_.parallel + partial_us / c_.cluster.k * cluster_tiles_ + read_us;
+      if (c_.epilogue.has_scale_out) us += kGroupUs * std::ceil(scale_groups() / s_.slices);
     }
     if (streams_ && s_.stream_tiles > 0) {
       const double parts = std::max(s_.clusters / std::min<double>(s_.stream_tiles, tiles_), 1.0);

@@ -31,7 +31,7 @@ bool straddles(const GemmConfig& c, const GemmProblem& p) {
   const auto within = [&](Major major, int64_t extent) {
     return (major == Major::k ? p.k : extent) * int64_t(size_of(c.operands.a)) % 128 != 0;
   };
-  return within(c.operands.a_major, p.m) || within(c.operands.b_major, p.n);
+  return within(c.operands.a_major, p.m) || within(c.operands.b_major, columns_of_b(p));
 }
 
 }  // namespace
@@ -57,7 +57,7 @@ ProductFeatures product_features(const Choice& choice, const DeviceInfo& device,
   const auto share = [&](double us) { return float(us / time.us); };
   return {
       .m = log2(double(p.m)),
-      .n = log2(double(p.n)),
+      .n = log2(double(columns_of_b(p))),
       .k = log2(double(p.k)),
       .transposed = float(choice.spec.transposed),
       .tile_m = float(c.tile.m),

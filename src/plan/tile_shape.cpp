@@ -171,8 +171,12 @@ class TileShaper {
     if (gated(c_) && (s_.transposed || c_.cluster.k > 1 || piece % 16)) return false;
     // Where columns of B share scales, the up's begin with a block, as the gate's do (promotion.h).
     if (gated(c_) && by_block_ && c_.scales.rows_b != 1 && p_.n % kScaleBlock != 0) return false;
-    // Columns of D that share a scale are one tile's.
-    if (c_.epilogue.has_scale_out && piece % kScaleBlock != 0) return false;
+    // Columns of D that share a scale are one tile's or, under a gate, two neighbours' in a cluster: others have wide
+    // tiles enough.
+    const bool paired = gated(c_) && piece * 2 == kScaleBlock && s_.multicast_n == 2 && has_wgmma(s_.family) &&
+                        c_.schedule.split == SplitKMode::none && !c_.schedule.in_turn &&
+                        c_.schedule.grouping == Grouping::none;
+    if (c_.epilogue.has_scale_out && piece % kScaleBlock != 0 && !paired) return false;
     // An operand that is contiguous along M or N comes in strips of one swizzle atom, dealt whole
     // to multicast partners. Threads fill strips of any width.
     if (b_.major == Major::mn && !c_.operands.copied_b && piece % (atom_ * s_.multicast_m) != 0) return false;

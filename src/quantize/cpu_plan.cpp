@@ -1,6 +1,7 @@
 // Quantisation on the host.
 #include <vector>
 
+#include "cleave/core/activation.h"
 #include "cleave/quantize/norm.h"
 #include "cleave/quantize/quantize_params.h"
 #include "cpu/host_plan.h"
@@ -130,7 +131,8 @@ class Job {
       const int64_t row = tensor_ ? 0 : band;
       return quantizer_with(scale_at(p_.scale, arguments_.scale, row, group), p_.symmetric ? 0 : arguments_.zero[row]);
     }
-    const Quantizer quantizer = quantizer_for(p_.q.dtype, p_.symmetric, reach_of(area));
+    Quantizer quantizer = quantizer_for(p_.q.dtype, p_.symmetric, reach_of(area));
+    if (p_.ue8m0_scale) quantizer = with_ue8m0_scale(quantizer);
     write(band, group, quantizer);
     return quantizer;
   }
@@ -148,6 +150,7 @@ class Job {
 
   float value(int64_t row, int64_t col) const {
     const float x = summed(row, col);
+    if (p_.gated) return swiglu(x, summed(row, p_.cols + col));
     if (p_.norm.kind != Norm::none) {
       const RowNorm& norm = p_.norm;
       const float offset = norm.zero_centered ? 1.0f : 0.0f;

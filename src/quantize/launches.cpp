@@ -25,9 +25,15 @@ class Chooser {
     config_.given_scale = p_.given_scale;
     config_.symmetric = p_.symmetric;
     config_.has_smooth = p_.has_smooth;
+    config_.gated = p_.gated;
+    config_.ue8m0 = p_.ue8m0_scale;
     config_.width = min_of(widest_access(x_of(p_)) / size_of(p_.x.dtype), widest_access(q_of(p_)));
     if (p_.has_smooth && p_.smooth_alignment < 16) config_.width = min_of(config_.width, p_.smooth_alignment / 4);
     if (p_.norm.kind != Norm::none) place_norm();
+    if (p_.gated) {  // ups begin behind the gates
+      const uint32_t size = size_of(p_.x.dtype);
+      config_.width = min_of(config_.width, common_alignment(uint64_t(p_.cols) * size) / size);
+    }
 
     params_.rows = uint32_t(p_.rows);
     params_.cols = p_.cols;
@@ -265,9 +271,9 @@ std::string translation_unit(QuantizeKernel kernel, const QuantizeConfig& config
       .folder = "quantize",
       .name = enumerator_name(kernel),
       .config = "QuantizeConfig",
-      .members = CLEAVE_PRINT_MEMBERS(config, x, q, width, given_scale, symmetric, has_smooth, norm, has_weight,
-                                      has_bias, weight, has_residual, residual, has_normed, whole, blocks, lanes, hold,
-                                      batch, square, width_t, grouped),
+      .members = CLEAVE_PRINT_MEMBERS(config, x, q, width, given_scale, symmetric, has_smooth, gated, ue8m0, norm,
+                                      has_weight, has_bias, weight, has_residual, residual, has_normed, whole, blocks,
+                                      lanes, hold, batch, square, width_t, grouped),
       .launch_bounds = launch_bounds(kernel, config),
       .entry = quantize_entry,
       .params = "QuantizeParams",

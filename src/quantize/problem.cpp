@@ -35,7 +35,7 @@ MatrixShape scale_shape(Granularity granularity, int64_t rows, int64_t cols) {
 }
 
 Placement x_of(const QuantizeProblem& p) {
-  return {p.x, p.rows, p.cols, 1};
+  return {p.x, p.rows, p.gated ? 2 * p.cols : p.cols, 1};
 }
 Placement q_of(const QuantizeProblem& p) {
   return {p.q, p.rows, p.cols, 1};
@@ -167,6 +167,16 @@ void check_options(const QuantizeProblem& p, Messages& out) {
     out.add("rows and groups are {} and {}; that is 2^31 padded columns or more. Split x", p.rows, p.groups);
   }
   if (p.has_smooth) check_alignment("smooth", smooth_of(p).layout, out);
+  const auto check_alone = [&](bool set, const char* what) {
+    if (!set) return;
+    if (p.granularity != Granularity::block_1x128) {
+      out.add("{} is true, but granularity is {}; it is for block_1x128", what, to_string(p.granularity));
+    } else if (p.given_scale || p.has_transpose || p.has_smooth || p.norm.kind != Norm::none) {
+      out.add("{} is true beside given_scale, has_transpose, has_smooth or a norm; leave those out", what);
+    }
+  };
+  check_alone(p.gated, "gated");
+  check_alone(p.ue8m0_scale, "ue8m0_scale");
 }
 
 /// What may go with a norm, and what needs one.

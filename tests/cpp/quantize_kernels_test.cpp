@@ -110,6 +110,8 @@ TEST(QuantizeLaunches, DealEveryGroup) {
     p.smooth_alignment = 4 << random() % 3;
     p.given_scale = random() % 3 == 0;
     p.has_transpose = !p.given_scale && p.granularity >= Granularity::block_1x128 && random() % 2;
+    p.gated = p.granularity == Granularity::block_1x128 && !p.has_transpose && !p.given_scale && !p.has_smooth;
+    if (p.gated) p.x.stride_row += p.cols;
     ASSERT_TRUE(validate(p).empty());
     for (const QuantizeLaunch& launch : launches(p)) {
       const QuantizeConfig& c = launch.config;
@@ -227,6 +229,8 @@ TEST(QuantizeSource, TheConstantEqualsTheConfiguration) {
                                .given_scale = true,
                                .symmetric = false,
                                .has_smooth = true,
+                               .gated = true,
+                               .ue8m0 = true,
                                .norm = Norm::layer_norm,
                                .has_weight = true,
                                .has_bias = true,
@@ -250,8 +254,8 @@ TEST(QuantizeSource, TheConstantEqualsTheConfiguration) {
       text.substr(begin, end - begin) +
       "};\n"
       "static_assert(unusual == cleave::QuantizeConfig{cleave::DType::f16, cleave::DType::e5m2, 2, "
-      "true, false, true, cleave::Norm::layer_norm, true, true, cleave::DType::f32, true, cleave::DType::f32, true, "
-      "false, true, 8, 1, 2, false, 4, true});\n"
+      "true, false, true, true, true, cleave::Norm::layer_norm, true, true, cleave::DType::f32, true, "
+      "cleave::DType::f32, true, false, true, 8, 1, 2, false, 4, true});\n"
       "extern \"C\" __global__ void empty() {}\n";
   EXPECT_NO_THROW(compile_uncached(source, "sm_80")) << source;
 }
@@ -277,6 +281,15 @@ std::set<std::string> typical_sources() {
   add(make(7168, Granularity::block_1x128, DType::f32, DType::e4m3));
   add(make(7167, Granularity::block_1x128, DType::bf16, DType::e5m2));
   add(make(7168, Granularity::block_128x128, DType::bf16, DType::e4m3));
+  for (const int64_t rows : {16, 4096}) {
+    for (const int64_t cols : {7168, 7170}) {  // ups that are aligned, and that are not
+      QuantizeProblem gated = problem_of(rows, cols, Granularity::block_1x128, DType::f32, DType::e4m3);
+      gated.x.stride_row = 2 * cols;
+      gated.gated = true;
+      gated.ue8m0_scale = cols != 7168;
+      add(gated);
+    }
+  }
   QuantizeProblem turned = make(7168, Granularity::block_1x128, DType::bf16, DType::e4m3);
   turned.has_transpose = true;
   add(turned);

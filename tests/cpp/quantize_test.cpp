@@ -10,6 +10,7 @@
 #include <random>
 #include <vector>
 
+#include "cleave/core/activation.h"
 #include "cleave/core/math.h"
 #include "cleave/core/quantizer.h"
 #include "cleave/names.h"
@@ -344,6 +345,34 @@ TEST(Quantize, ThreadsDoNotChangeResults) {
   }
 }
 
+/// Both halves of rows: what is quantised is what swiglu makes of them, by scales that may be powers of two.
+TEST(Quantize, JoinsGatesAndUps) {
+  std::mt19937 random(4);
+  std::normal_distribution<float> normal;
+  for (const bool ue8m0 : {false, true}) {
+    const int64_t rows = 7, cols = 300;
+    Case both(rows, 2 * cols, Granularity::block_1x128, DType::f32, DType::e4m3);
+    both.fill([&](int64_t, int64_t) { return normal(random); });
+    Case joined(rows, cols, Granularity::block_1x128, DType::f32, DType::e4m3);
+    joined.fill([&](int64_t row, int64_t col) {
+      const float* const x = both.x.data() + row * 2 * cols;
+      return swiglu(x[col], x[cols + col]);
+    });
+    Case gated = joined;
+    gated.stored = both.stored;
+    gated.problem.x = both.problem.x;
+    gated.problem.gated = true;
+    gated.problem.ue8m0_scale = joined.problem.ue8m0_scale = ue8m0;
+    gated.run();
+    joined.run();
+    EXPECT_EQ(gated.q, joined.q);
+    EXPECT_EQ(gated.scale, joined.scale);
+    if (!ue8m0) expect_fitting_scales(joined);
+    for (const float scale : gated.scale) EXPECT_EQ(std::exp2(std::round(std::log2(scale))) == scale, ue8m0) << scale;
+    expect_rounded(joined);
+  }
+}
+
 TEST(Quantize, PlansAreCached) {
   const Case c(5, 7, Granularity::row, DType::f32, DType::i8);
   EXPECT_EQ(plan(c.problem), plan(c.problem));
@@ -378,6 +407,13 @@ TEST(Quantize, RefusesWhatNoKernelServes) {
   };
   using P = QuantizeProblem;
   expect_says(refusal(changed([](P& p) { p.rows = -1; })), "rows is -1");
+  expect_says(refusal(changed([](P& p) { p.gated = true, p.x.stride_row = 512; })), "gated is true, but granularity");
+  expect_says(refusal(changed([](P& p) {
+                p.granularity = Granularity::block_1x128;
+                p.scale.stride_row = 2;
+                p.ue8m0_scale = p.has_smooth = true;
+              })),
+              "ue8m0_scale is true beside");
   expect_says(refusal(changed([](P& p) { p.cols = int64_t(1) << 31; })), "cols is 2147483648");
   expect_says(refusal(changed([](P& p) { p.x.dtype = DType::i8; }), ErrorCode::invalid_type), "x is int8");
   expect_says(refusal(changed([](P& p) {

@@ -34,6 +34,8 @@ TEST(Spec, EveryOneComesBack) {
               .gather = random.coin(),
               .narrow = random.coin(),
               .product = random.coin(),
+              .apart = random.coin(),
+              .halves = random.coin(),
               .multicast_m = uint32_t(random.number(1, 2)),
               .multicast_n = uint32_t(random.number(1, 2)),
               .split = random.pick(kSplits)};

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import cleave
+from cleave import _core
 
 E4M3 = torch.float8_e4m3fn
 OPERANDS = ("bfloat16", "rows", "fast rows", "blocks", "columns of blocks", "int8")
@@ -116,6 +117,67 @@ def test_equals_quantize_of_float32(kind: str, activation: str, mode: str, group
                 q = (wide / spread(expected.where(expected > 0, 1), n)).to(E4M3)
             assert torch.equal(scale, expected)
             assert torch.equal(d.view(torch.uint8), q.view(torch.uint8))
+
+
+def in_form(plan: Any, words: str) -> Any:
+    """The plan as the best of its candidates whose last words these are."""
+    ends = [
+        each["kernel"]
+        for each in plan.candidates
+        if set(each["kernel"].split()) & {"apart", "halves"} == {*words.split()}
+    ]
+    return _core.plan_as(plan, ends[0])
+
+
+@pytest.mark.parametrize("kind", OPERANDS)
+@pytest.mark.parametrize("activation", ["none", "swiglu"])
+def test_quantised_apart(kind: str, activation: str) -> None:
+    """In two launches, captured or not, D has the bits that it has in one, whosever the workspace is."""
+    torch.manual_seed(1)
+    m, n, k = 70, 640, 512
+    columns = 2 * n if activation == "swiglu" else n
+    a, b, scales = operands(kind, m, columns, k, None)
+    fast = {"use_fast_accum": True} if scales.pop("use_fast_accum", False) else {}
+    arrays = {"bias": exact(columns), **scales}
+    options = {"activation": activation, "out_dtype": E4M3, "out_scale": "block_1x128", "use_ue8m0": kind == "int8"}
+    plan_of = cleave.plan_scaled_gemm if scales else cleave.plan_gemm
+    planned = plan_of(a, b, **arrays, **options, **fast)
+    d, scale = in_form(planned, "").run(a, b, **arrays)
+    for words in ("apart", "apart halves")[: 2 if activation == "swiglu" else 1]:
+        plan = in_form(planned, words)
+        assert plan.workspace_size >= 4 * m * n
+        graph = torch.cuda.CUDAGraph()
+        again = plan.run(a, b, **arrays)
+        with torch.cuda.graph(graph):
+            captured = plan.run(a, b, **arrays)
+        for result in captured:
+            result.view(torch.uint8).fill_(0x55)
+        graph.replay()
+        given = torch.zeros(plan.workspace_size, dtype=torch.uint8, device="cuda")
+        for made in (again, captured, plan.run(a, b, workspace=given, **arrays)):
+            assert torch.equal(made[1], scale) and torch.equal(made[0].view(torch.uint8), d.view(torch.uint8))
+
+
+# Tiles of 64 columns of D: for int8 those that leave it registers, and three warpgroups for sums that are added apart.
+PAIRED = ["64x128", "64x128 pingpong", "128x128"]
+WIDER = [*PAIRED, "128x128 pingpong", "256x128"]
+TILES = {"bfloat16": WIDER, "fast rows": WIDER, "blocks": [*WIDER, "192x128"], "int8": PAIRED}
+
+
+@pytest.mark.parametrize(("kind", "tile"), [(kind, tile) for kind, tiles in TILES.items() for tile in tiles])
+def test_scales_of_two_ctas(kind: str, tile: str) -> None:
+    """Half of a scale's columns each, in tiles that follow each other; the last one's neighbour may have none."""
+    torch.manual_seed(2)
+    for m, n in [(2000, 1280), (70, 384)] + [(2000, 1300), (70, 300)] * (kind != "blocks"):
+        a, b, scales = operands(kind, m, 2 * n, 512, None)
+        fast = {"use_fast_accum": True} if scales.pop("use_fast_accum", False) else {}
+        options = {"activation": "swiglu", "out_dtype": E4M3, "out_scale": "block_1x128"}
+        planned = (cleave.plan_scaled_gemm if scales else cleave.plan_gemm)(a, b, **scales, **options, **fast)
+        d, scale = _core.plan_as(planned, f"sm90 {tile} multicast 1x2").run(a, b, **scales)
+        names = [candidate["kernel"] for candidate in planned.candidates]
+        alone = next(name for name in names if not {"1x2", "apart"}.intersection(name.split()))
+        expected = _core.plan_as(planned, alone).run(a, b, **scales)
+        assert torch.equal(scale, expected[1]) and torch.equal(d.view(torch.uint8), expected[0].view(torch.uint8))
 
 
 @pytest.mark.parametrize("mode", ["cluster", "serial"])

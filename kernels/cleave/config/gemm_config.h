@@ -318,9 +318,18 @@ CLEAVE_HD constexpr uint32_t output_columns(const GemmConfig& c) {
   return gated(c) ? c.tile.n / 2 : c.tile.n;
 }
 
-/// Blocks of accumulators (fragment.h) that are finished together: of 128 columns where those share a scale of D's.
+/// Columns of those 128 that share a scale of D's which one CTA has: all, or half, and its neighbour in a cluster has
+/// the rest.
+CLEAVE_HD constexpr uint32_t scale_columns(const GemmConfig& c) {
+  return min_of(output_columns(c), kScaleBlock);
+}
+CLEAVE_HD constexpr bool pairs_scales(const GemmConfig& c) {
+  return c.epilogue.has_scale_out && scale_columns(c) < kScaleBlock;
+}
+
+/// Blocks of accumulators (fragment.h) that are finished together: of the columns that share a scale of D's.
 CLEAVE_HD constexpr uint32_t blocks_finished_together(const GemmConfig& c) {
-  return c.epilogue.has_scale_out ? kScaleBlock / 8 : 1;
+  return c.epilogue.has_scale_out ? scale_columns(c) / 8 : 1;
 }
 
 /// Whether the halves of a tile's columns, the gate's and the up's, multiply one after the other: beside the promoted

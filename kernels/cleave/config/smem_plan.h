@@ -37,11 +37,19 @@ struct SmemPlan {
   uint32_t cluster_reduce = 0;        // cluster_k > 1: parts of the tile sent by the other ranks
   bool cluster_over_stages = false;   // that buffer is too large for a place of its own
   uint32_t cluster_barrier = 0;
+  uint32_t paired_reach = 0;  // pairs_scales: what the partner's columns reach, by warpgroup and turn
+  uint32_t paired_barriers = 0;
   uint32_t fixup = 0;       // parallel without clusters: a word for the math threads
   uint32_t warp_parts = 0;  // streamed: mainloop/warp_parts.h
   uint32_t barriers = 0;    // sm90: full[stages], empty[stages]; streamed: the same of parts
   uint32_t bytes = 0;       // dynamic shared memory to ask for
 };
+
+/// Bytes that a warpgroup sends its partner for a tile: two rows' reaches of each 64, from each quad of lanes.
+CLEAVE_HD constexpr uint32_t paired_reach_bytes(const GemmConfig& c) {
+  const uint32_t rows = c.tile.m / (c.warps.pingpong ? 1 : c.warps.consumers);
+  return rows / 64 * 2 * 32 * uint32_t(sizeof(int32_t));
+}
 
 CLEAVE_HD constexpr SmemPlan smem_plan(const GemmConfig& c) {
   const bool specialised = has_tma(c.family);
@@ -78,6 +86,11 @@ CLEAVE_HD constexpr SmemPlan smem_plan(const GemmConfig& c) {
     at = plan.cluster_over_stages ? max_of(at, bytes) : at + bytes;
     plan.cluster_barrier = at;
     at += uint32_t(sizeof(uint64_t));
+  }
+  if (pairs_scales(c)) {
+    plan.paired_reach = round_up(at, 16u);
+    plan.paired_barriers = plan.paired_reach + c.warps.consumers * 2 * paired_reach_bytes(c);
+    at = plan.paired_barriers + c.warps.consumers * 2 * uint32_t(sizeof(uint64_t));
   }
   plan.fixup = at;
   if (c.schedule.split == SplitKMode::parallel && c.cluster.k == 1) at += uint32_t(sizeof(uint64_t));

@@ -2,6 +2,7 @@
 // for the CPU backend. NaNs do as torch has them: they pass through minimum, maximum and clamps.
 #pragma once
 
+#include "cleave/core/activation.h"
 #include "cleave/core/element.h"
 
 #if !defined(__CUDACC_RTC__)
@@ -37,7 +38,7 @@ CLEAVE_HD float apply(Elementwise operation, float x, float y = 0.0f, float z = 
     case Elementwise::erf:
       return erf(x);
     case Elementwise::sigmoid:
-      return 1.0f / (1.0f + exp(-x));
+      return sigmoid(x);
     case Elementwise::logical_not:
       return x == 0.0f ? 1.0f : 0.0f;
     case Elementwise::to_float16:

@@ -239,6 +239,7 @@ CLEAVE_DEVICE void consume(const Params<C>& p, const CtaCoord<C>& cta, uint32_t 
   const uint32_t first_row = C.warps.pingpong ? 0 : warpgroup * Fragment<C>::kRows;
   Mainloop<C> mainloop(p, smem, first_row, cta.rank - cta.share_rank);
   StagedStore<C> staged_store(smem + kPlan.staging, warpgroup);
+  [[maybe_unused]] PairedReach<C> paired(smem, shared, warpgroup, cta.rank ^ 1);
   Sums<C> sums;
 
   auto scheduler = cta.scheduler(p.schedule);
@@ -268,6 +269,8 @@ CLEAVE_DEVICE void consume(const Params<C>& p, const CtaCoord<C>& cta, uint32_t 
       broadcast.share(warpgroup_barrier(warpgroup));
       if constexpr (stages_output(C)) {
         staged_store.store(p, tile, broadcast, sums);
+      } else if constexpr (pairs_scales(C)) {
+        store_quantized<C>(p, tile, broadcast, sums, paired);
       } else if constexpr (C.epilogue.has_scale_out) {
         store_quantized<C>(p, tile, broadcast, sums);
       } else if constexpr (C.conv.fuses_classes) {
@@ -319,6 +322,7 @@ CLEAVE_DEVICE void gemm_sm90(const Params<C>& p) {
       ptx::mbarrier_init(smem + kPlan.barriers + (C.tile.stages + i) * 8, kReaders);
     }
     if constexpr (C.cluster.k > 1) ClusterReduce<C>{smem, cta.k_rank, cta.share_rank}.init();
+    if constexpr (pairs_scales(C)) PairedReach<C>::init(smem);
     ptx::fence_mbarrier_init();
   }
   __syncthreads();

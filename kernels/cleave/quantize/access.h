@@ -1,6 +1,7 @@
 // Reading x and writing q, `width` neighbours at a time.
 #pragma once
 
+#include "cleave/core/activation.h"
 #include "cleave/memory/packed.h"
 #include "cleave/quantize/quantize_config.h"
 #include "cleave/quantize/quantize_params.h"
@@ -46,12 +47,17 @@ struct Elements {
   CLEAVE_DEVICE float operator[](uint32_t i) const { return load_element(Type, parts[i / kPart].bytes(), i % kPart); }
 };
 
-/// x from (row, col) on, smoothed.
+/// x from (row, col) on, smoothed, or the gate and the up there joined.
 template <QuantizeConfig C>
 CLEAVE_DEVICE void load_values(const QuantizeParams& p, uint32_t row, int64_t col, float (&values)[C.width]) {
   const auto x = Elements<C.x, C.width>::load(p.x, row * p.x_stride + col);
   CLEAVE_UNROLL
   for (uint32_t i = 0; i < C.width; ++i) values[i] = x[i];
+  if constexpr (C.gated) {
+    const auto up = Elements<C.x, C.width>::load(p.x, row * p.x_stride + p.cols + col);
+    CLEAVE_UNROLL
+    for (uint32_t i = 0; i < C.width; ++i) values[i] = swiglu(values[i], up[i]);
+  }
   if constexpr (C.has_smooth) {
     constexpr uint32_t kInFlight = min_of(C.width, 4u);
     CLEAVE_UNROLL

@@ -13,6 +13,8 @@ struct QuantizeConfig {
   bool given_scale = false;  // scales and zero points are read, not found
   bool symmetric = true;
   bool has_smooth = false;
+  bool gated = false;  // x has both halves of rows, gates and then ups, which swiglu joins
+  bool ue8m0 = false;  // scales are rounded up to powers of two
 
   // normed
   Norm norm = Norm::none;
