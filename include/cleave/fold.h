@@ -32,7 +32,10 @@ struct FoldProblem {
   bool has_scale_d = false;  ///< of a D of 8 bits
   MatrixLayout d;
   Activation activation = Activation::none;  ///< but swiglu
-  int device = 0;                            ///< CUDA ordinal, or kCpu
+  /// All ranks of the group make this same sum, and on GPUs each reads its own partial result alone, which it sends to
+  /// the others: a trip less where there is little of it. can_push says of what.
+  bool pushed = false;
+  int device = 0;  ///< CUDA ordinal, or kCpu
 
   friend bool operator==(const FoldProblem&, const FoldProblem&) = default;
 };
@@ -48,6 +51,10 @@ struct FoldArguments {
   const Group* group = nullptr;
   std::string_view call;  ///< as of Group::barrier
 };
+
+/// Whether a sum may be `pushed`: up to 8 ranks, whose partial results are rows of whole 16 bytes, of 1 MiB in all (with
+/// more than 4 ranks half of it), and D is aligned as they are.
+CLEAVE_API bool can_push(const FoldProblem& problem);
 
 /// Every rule that `problem` breaks, each with the value seen and the remedy. Empty: it can be planned.
 CLEAVE_API std::vector<std::string> validate(const FoldProblem& problem);

@@ -50,7 +50,7 @@ void barrier(const Group& group, std::string_view call, uintptr_t stream, bool b
 
 /// Writes to `out`.
 void fold(const nb::list& partials, nb::handle out, nb::handle bias, nb::handle c, nb::handle scale_d,
-          std::string_view activation, int64_t most_rows, const Group* group, std::string_view call,
+          std::string_view activation, int64_t most_rows, const Group* group, std::string_view call, bool pushed,
           nb::handle stream) {
   TensorReader reader(stream);
   const auto read = [&](nb::handle array, const char* name) {
@@ -62,6 +62,7 @@ void fold(const nb::list& partials, nb::handle out, nb::handle bias, nb::handle 
   FoldCall made = make_call(tensors, from_string<Activation>(activation), most_rows);
   made.arguments.group = group;
   made.arguments.call = call;
+  made.problem.pushed = pushed && can_push(made.problem);
   const auto plan = RecentPlans<FoldProblem>::shared().get(made.problem);
   {
     const nb::gil_scoped_release unlocked;
@@ -98,8 +99,8 @@ void bind_group(nb::module_& m) {
       .def("abort", &Group::abort, "Ends all waiting and breaks the group, from any thread.")
       .def("problem", &Group::problem, "Empty, or what broke the group.");
   m.def("fold", &fold, "partials"_a, "out"_a, "bias"_a.none(), "c"_a.none(), "scale_d"_a.none(), "activation"_a,
-        "most_rows"_a, "group"_a.none(), "call"_a, "stream"_a.none(),
-        "include/cleave/fold.h in Python: the sum over ranks of their partial results.");
+        "most_rows"_a, "group"_a.none(), "call"_a, "pushed"_a, "stream"_a.none(),
+        "include/cleave/fold.h in Python: the sum over ranks of their partial results; pushed, where it can be.");
   m.def("capture_id", &capture_of, "device"_a, "stream"_a, "The capture that a stream takes part in; 0: none.");
 }
 

@@ -35,8 +35,8 @@ std::string translation_unit(FoldKernel kernel, const FoldConfig& config) {
       .folder = "peers",
       .name = enumerator_name(kernel),
       .config = "FoldConfig",
-      .members =
-          CLEAVE_PRINT_MEMBERS(config, ranks, partial, c, bias, d, has_c, has_bias, has_scale_d, activation, vectors),
+      .members = CLEAVE_PRINT_MEMBERS(config, ranks, partial, c, bias, d, has_c, has_bias, has_scale_d, activation,
+                                      vectors, pushed),
       .launch_bounds = "cleave::kFoldThreads, 2",
       .entry = fold_entry,
       .params = "FoldParams",

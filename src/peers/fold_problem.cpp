@@ -58,7 +58,15 @@ std::vector<std::string> validate(const FoldProblem& p) {
   }
   check_types(p, out);
   check_device(p.device, out);
+  if (out.empty() && p.pushed && !can_push(p))
+    out.add("pushed is true, but {} partial results of {} x {} {} are too many or lie in unaligned rows; leave it",
+            p.ranks, p.rows, p.columns, to_string(p.partial.dtype));
   return out;
+}
+
+bool can_push(const FoldProblem& p) {
+  const int64_t most = int64_t(kMostCtas) * kFoldThreads * 16 * pushed_pieces(uint32_t(p.ranks));
+  return p.ranks <= kMostPushingRanks && p.rows * p.columns * size_of(p.partial.dtype) <= most && config_of(p).vectors;
 }
 
 FoldConfig config_of(const FoldProblem& p) {
@@ -68,7 +76,8 @@ FoldConfig config_of(const FoldProblem& p) {
                     .has_c = p.has_c,
                     .has_bias = p.has_bias,
                     .has_scale_d = p.has_scale_d,
-                    .activation = p.activation};
+                    .activation = p.activation,
+                    .pushed = p.pushed};
   if (p.has_c) config.c = p.c.dtype;
   if (p.has_bias) config.bias = p.bias;
   // D's pieces have as many elements, so twice the bytes where it is wider.
@@ -92,6 +101,8 @@ void check_arguments(const FoldProblem& p, const FoldArguments& arguments) {
   }
   if (arguments.group != nullptr && arguments.group->device() != p.device)
     refuse_value("group is of device {}, and d of {}; fold where the group is", arguments.group->device(), p.device);
+  if (arguments.group != nullptr && p.pushed && arguments.group->size() != p.ranks)
+    refuse_value("group has {} ranks, and {} are to push; all of them do", arguments.group->size(), p.ranks);
 }
 
 }  // namespace cleave

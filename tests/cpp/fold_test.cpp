@@ -63,7 +63,7 @@ TEST(Fold, AddsInTheOrderOfTheRanks) {
 TEST(Fold, RanksOfAGroupWaitForEachOther) {
   constexpr int kRanks = 4;
   constexpr int64_t kColumns = 24;
-  const size_t bytes = (64 << 10) + 2 * kColumns * sizeof(float);
+  const size_t bytes = Group::reserved(kRanks) + 2 * kColumns * sizeof(float);
   std::vector<std::vector<std::max_align_t>> memory(kRanks, std::vector<std::max_align_t>(bytes / 16));
   std::vector<void*> blocks;
   for (auto& block : memory) blocks.push_back(block.data());
@@ -133,6 +133,54 @@ TEST(FoldLaunches, VectorsAreAlignedInBoth) {
   EXPECT_FALSE(config_of(p).vectors);
 }
 
+TEST(FoldLaunches, WhatIsPushedIsSmallAndInWholePieces) {
+  FoldProblem p = problem_of(2, 64, 8192, kPlanOnlyH100);
+  p.partial.dtype = DType::bf16;
+  EXPECT_TRUE(can_push(p));
+  const FoldLaunch launch = fold_launches(p)[0];
+  EXPECT_LE(launch.params.pieces, launch.shape.grid.x * kFoldThreads * pushed_pieces(2));
+  p.rows = p.most_rows = 65;
+  EXPECT_FALSE(can_push(p));
+  p.pushed = true;
+  EXPECT_EQ(validate(p)[0],
+            "pushed is true, but 2 partial results of 65 x 8192 bfloat16 are too many or lie in unaligned rows; leave "
+            "it");
+  p.rows = p.most_rows = 16;
+  EXPECT_TRUE(validate(p).empty());
+  p.ranks = 9;
+  EXPECT_FALSE(can_push(p));
+  p.ranks = 8;
+  p.d.alignment = 4;
+  EXPECT_FALSE(can_push(p));
+  p.d.alignment = 16;
+  p.columns = 8190;
+  EXPECT_FALSE(can_push(p));
+}
+
+TEST(FoldLaunches, PushedPiecesFitTheirPlaces) {
+  for (const uint32_t ranks : {1, 2, 4, 5, 8, 16}) {
+    EXPECT_EQ(pushed_offset(ranks, 0, 0, 0), kGroupHeaderBytes);
+    EXPECT_LE(pushed_pieces(ranks) * kFoldThreads * 16, kPushedBytes);
+    EXPECT_EQ(pushed_offset(ranks, 7, ranks - 1, kMostCtas - 1) + kPushedBytes, reserved_bytes(ranks));
+    EXPECT_EQ(pushed_offset(ranks, 4, 0, 1), pushed_offset(ranks, 6, 0, 1));
+  }
+}
+
+TEST(GatherLaunches, CtasFollowFromBytesAlone) {
+  alignas(16) char memory[32];
+  for (const size_t bytes : {0, 16, 4096, 65536}) {
+    const LaunchShape shape = gather_shape(3, bytes);
+    EXPECT_LE(shape.grid.x, kMostCtas);
+    for (char* const out : {memory, memory + 4, memory + 1}) {
+      const GatherConfig config = gather_config(bytes, out);
+      EXPECT_EQ(config.threads, shape.block.x);
+      if (bytes == 0) continue;
+      EXPECT_EQ(config.bytes, out == memory ? 16u : out == memory + 4 ? 4u : 1u);
+      EXPECT_EQ(gather_params(config, 3, 0, bytes, out).pieces, 3 * bytes / config.bytes);
+    }
+  }
+}
+
 TEST(PeerKernels, CompileWithoutSpills) {
   std::set<std::string> sources;
   for (const uint32_t ranks : {1, 2, 3, 8, 16}) {
@@ -142,6 +190,8 @@ TEST(PeerKernels, CompileWithoutSpills) {
       config.has_c = config.has_bias = true;
       config.activation = Activation::gelu_erf;
       config.vectors = type != DType::f16;
+      sources.insert(translation_unit(FoldKernel::fold, config));
+      config.vectors = config.pushed = ranks <= kMostPushingRanks;
       sources.insert(translation_unit(FoldKernel::fold, config));
     }
   }

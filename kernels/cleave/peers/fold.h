@@ -1,13 +1,12 @@
 // The sum over ranks of their partial results, in the order of the ranks and in float32, and what is done to it once:
 // the fixup of split-K whose outer slices are GPUs. Partial results of peers are read where they lie, in their memory,
-// after each CTA has met those of the peers: so a small sum is one trip to say that a rank has come, and one for what
-// it has.
+// after each CTA has met those of the peers; or, of small sums that all ranks make, they are pushed to them.
 #pragma once
 
 #include "cleave/memory/channel_vector.h"
 #include "cleave/peers/fold_config.h"
 #include "cleave/peers/fold_params.h"
-#include "cleave/peers/meeting.h"
+#include "cleave/peers/pushed.h"
 #include "cleave/ptx/sync.h"
 
 namespace cleave {
@@ -21,15 +20,20 @@ struct FoldPiece {
   bool exists;
   RawVector<kBytes> parts[C.ranks];
 
-  CLEAVE_DEVICE void load(const FoldParams& p, uint32_t number) {
+  CLEAVE_DEVICE void place(const FoldParams& p, uint32_t number) {
     exists = number < p.pieces;
     row = p.row.quotient(number);
     column = (number - row * p.row.divisor) * kElements;
+  }
+
+  CLEAVE_DEVICE RawVector<kBytes> part_of(const FoldParams& p, uint32_t rank) const {
+    const char* const from = static_cast<const char*>(p.partials[rank]);
+    return load_vector<kBytes>(from + (row * p.partial_stride + column) * size_of(C.partial), exists);
+  }
+
+  CLEAVE_DEVICE void load(const FoldParams& p) {
     CLEAVE_UNROLL
-    for (uint32_t r = 0; r < C.ranks; ++r) {
-      const char* const from = static_cast<const char*>(p.partials[r]);
-      parts[r] = load_vector<kBytes>(from + (row * p.partial_stride + column) * size_of(C.partial), exists);
-    }
+    for (uint32_t r = 0; r < C.ranks; ++r) parts[r] = part_of(p, r);
   }
 
   CLEAVE_DEVICE void finish(const FoldParams& p, float inverse_scale_d) const {
@@ -54,10 +58,36 @@ struct FoldPiece {
   }
 };
 
+/// The same of what each rank has itself, which it sends to all.
+template <FoldConfig C>
+CLEAVE_DEVICE void fold_pushed(const FoldParams& p) {
+  constexpr uint32_t kPieces = pushed_pieces(C.ranks);
+  FoldPiece<C> pieces[kPieces];
+  PushedVector own[kPieces], all[kPieces][C.ranks];
+  bool exists[kPieces];
+  CLEAVE_UNROLL
+  for (uint32_t i = 0; i < kPieces; ++i) {
+    pieces[i].place(p, (i * gridDim.x + blockIdx.x) * kFoldThreads + threadIdx.x);
+    own[i] = pieces[i].part_of(p, p.meeting.rank);
+    exists[i] = pieces[i].exists;
+  }
+  if (!exchange(p.meeting, own, exists, all)) return;
+  const float inverse = C.has_scale_d ? 1.0f / *p.scale_d : 1.0f;
+  CLEAVE_UNROLL
+  for (uint32_t i = 0; i < kPieces; ++i) {
+    CLEAVE_UNROLL
+    for (uint32_t r = 0; r < C.ranks; ++r) pieces[i].parts[r] = all[i][r];
+    pieces[i].finish(p, inverse);
+  }
+}
+
 template <FoldConfig C>
 CLEAVE_DEVICE void fold(const FoldParams& p) {
   ptx::launch_dependents();
   ptx::grid_dependency_wait();
+  if constexpr (C.pushed) {
+    if (p.meeting.size > 1) return fold_pushed<C>(p);
+  }
   if (p.meeting.size > 1 && !meet(p.meeting)) return;
   constexpr uint32_t kAhead = fold_ahead(C);
   const float inverse = C.has_scale_d ? 1.0f / *p.scale_d : 1.0f;
@@ -66,7 +96,10 @@ CLEAVE_DEVICE void fold(const FoldParams& p) {
   for (uint32_t first = blockIdx.x * kFoldThreads + threadIdx.x; first < p.pieces; first += kAhead * step) {
     FoldPiece<C> pieces[kAhead];
     CLEAVE_UNROLL
-    for (uint32_t i = 0; i < kAhead; ++i) pieces[i].load(p, first + i * step);
+    for (uint32_t i = 0; i < kAhead; ++i) {
+      pieces[i].place(p, first + i * step);
+      pieces[i].load(p);
+    }
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < kAhead; ++i) pieces[i].finish(p, inverse);
   }

@@ -16,6 +16,7 @@ struct FoldConfig {
   bool has_c = false, has_bias = false, has_scale_d = false;
   Activation activation = Activation::none;
   bool vectors = true;  // rows begin and end at multiples of 16 bytes of partial results
+  bool pushed = false;  // vectors that each rank has of its own partial result alone, and sends (pushed.h)
 
   CLEAVE_HD friend constexpr bool operator==(const FoldConfig&, const FoldConfig&) = default;
 };
@@ -32,6 +33,13 @@ CLEAVE_HD constexpr uint32_t fold_elements(const FoldConfig& c) {
 CLEAVE_HD constexpr uint32_t fold_ahead(const FoldConfig& c) {
   return c.ranks <= 2 ? 4 : c.ranks <= 4 ? 2 : 1;
 }
+
+/// Pieces of a thread that it sends and receives together.
+CLEAVE_HD constexpr uint32_t pushed_pieces(uint32_t ranks) {
+  return ranks <= 4 ? 2 : 1;
+}
+static_assert(pushed_pieces(2) * kFoldThreads * 16 <= kPushedBytes);
+inline constexpr uint32_t kMostPushingRanks = 8;
 
 /// What becomes of a sum over the ranks, to which c and bias are added.
 CLEAVE_HD float folded(Activation activation, float sum, float inverse_scale_d) {

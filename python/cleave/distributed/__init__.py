@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 
 from .. import _mistakes
-from . import _operators
+from . import _explained, _operators
 from ._direct import call
 from ._errors import PeerError
 from ._moe import AllToAll, Dispatched, Route, moe_combine, moe_dispatch
@@ -205,7 +205,7 @@ def explain(
         named = ", ".join(name for name in __all__ if "gemm" in name)
         raise ValueError(f"operation is {operation!r}; it must be one of {named}")
     peers = Peers(name_of(group, operation))
-    return f"{operation} over {peers.size} ranks by " + _operators.explained(
+    return f"{operation} over {peers.size} ranks by " + _explained.explained(
         operation, m, n, partial_dtype.itemsize, peers, torch.device(device)
     )
 

@@ -32,12 +32,14 @@ def fold(
     most_rows: int | None = None,
     group: Any = None,
     call: str = "",
+    pushed: bool = False,
 ) -> Tensor:
     """activation(((p0 + p1) + p2 ...) + c + bias) / scale_d, in float32 up to D's rounding.
 
     partials: [M, N] of each rank. bias: [N]. c: [M, N]. scale_d: one element. group: whose staging the partial results
-    are in; the ranks meet first, in what they call `call`, and each says how many rows any of them has at most. More
-    than 16 are added in several launches, whose sums between are float32: the same bits. out: where the result goes.
+    are in; the ranks meet first, in what they call `call`, and each says how many rows any of them has at most. pushed:
+    all of them make this sum, and may send each other what they have. More than 16 are added in several launches, whose
+    sums between are float32: the same bits. out: where the result goes.
     """
     while len(partials) > _MOST:
         total = fold(partials[:_MOST], torch.float32)
@@ -45,7 +47,7 @@ def fold(
     if out is None:
         out = torch.empty_like(partials[0], dtype=out_dtype, memory_format=torch.contiguous_format)
     most = out.shape[0] if most_rows is None else most_rows
-    _core.fold(partials, out, bias, c, scale_d, activation, most, group, call, None)
+    _core.fold(partials, out, bias, c, scale_d, activation, most, group, call, pushed, None)
     return out
 
 

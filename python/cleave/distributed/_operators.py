@@ -18,7 +18,7 @@ from . import _agreement, _moe_operators, _rules
 from ._fold import fold, is_fused, onto
 from ._peer_memory import bytes_of
 from ._peers import Peers
-from ._transports import Collectives, Multiply, PeerStores, fills_a_gpu, is_large, name_for, transport_for
+from ._transports import Collectives, Multiply, PeerStores, fills_a_gpu, is_large, transport_for
 
 _library = torch.library.Library("cleave", "FRAGMENT")
 
@@ -81,7 +81,7 @@ def _partials(
     product = multiply, a, rows, columns, partial_dtype
     if shape.one_shot:
         parts = way.everyones(*product)
-        return fold(parts, out_dtype, bias, c, activation, scale_d, most_rows=rows, **way.meeting)
+        return fold(parts, out_dtype, bias, c, activation, scale_d, most_rows=rows, pushed=True, **way.meeting)
     whole = None if scatter else way.whole(a, rows, columns, out_dtype, shape.large)
     made = a.new_empty(own, columns, dtype=out_dtype) if whole is None else whole.own[:own]
     if whole is not None and c is not None:
@@ -145,47 +145,6 @@ def is_one_shot(partial_bytes: int, size: int) -> bool:
     around: one collective less, and (size - 1) partial results on the wire instead of 2 (size - 1) / size."""
     more = (size - 1) * (1 - 2 / size) * partial_bytes
     return more / _WIRE <= _COLLECTIVE
-
-
-def explained(operation: str, m: int, n: int, itemsize: int, peers: Peers, device: torch.device) -> str:
-    """What follows the operation in `explain`."""
-    transport, why = name_for(peers, device)
-    gathers = not operation.endswith("reduce_scatter")
-    large = is_large(m, peers.size, gathers)
-    large = large and (operation.startswith("all_gather") or fills_a_gpu(m // peers.size, n))
-    steps = _steps(operation, m * n * itemsize, peers.size, transport, large)
-    return f"{transport}{why}, {steps}" + ("; large: parts are moved while others are made" if large else "")
-
-
-def _steps(operation: str, sent: int, size: int, transport: str, large: bool) -> str:
-    """sent: the bytes of a rank's partial result, or of the gathered a."""
-    part = sent * (size - 1) // size
-    through_memory = transport == "peer"
-    if operation.startswith("all_gather"):
-        moved = f"each rank's rows into memory that all see, {part} bytes read from it" if through_memory else ""
-        return f"{moved or f'unfused: all-gather of {part} bytes a rank'}, then the product"
-    if operation.endswith("reduce_scatter"):
-        if through_memory:
-            return f"product into memory that all see, sum in rank order, which reads {part} bytes of peers'"
-        return f"unfused: product, all-to-all of {part} bytes a rank, sum in rank order"
-    if not large and is_one_shot(sent, size):
-        why = "; a second trip would cost more than the bytes that it saves"
-        if through_memory:
-            read = sent * (size - 1)
-            return (
-                "one-shot: product into memory that all see, sum in rank order on every rank, which reads "
-                f"{read} bytes of peers'{why}"
-            )
-        return f"unfused, one-shot: product, all-gather of its {sent} bytes, sum in rank order on every rank{why}"
-    if through_memory:
-        return (
-            f"two-shot: product into memory that all see, sum of each rank's rows in rank order, which reads {part} "
-            "bytes of peers', and these rows from all: fewer bytes than all partial results for all"
-        )
-    return (
-        f"unfused, two-shot: product, all-to-all of {part} bytes a rank, sum of each rank's rows in rank order, "
-        "all-gather of these: fewer bytes than all partial results for all"
-    )
 
 
 def _sum(name: str, scatter: bool) -> Callable[..., Tensor]:
@@ -358,10 +317,10 @@ def _all_gather_rows(x: Tensor, group_name: str, *, rows: int | None = None, tra
 
 def _gather(name: str, rows: int, peers: Peers, transport: str, *parts: Tensor, **use: Any) -> list[Tensor]:
     said = ", ".join(f"{list(x.shape[1:])} of {x.dtype}" for x in parts)
-    large = use and is_large(rows, peers.size, True)  # all rows are written by those who have them
+    large = bool(use) and is_large(rows, peers.size, True)  # all rows are written by those who have them
     takes = bytes_of(*(((rows if large else peers.share(rows), *x.shape[1:]), x.dtype) for x in parts))
     way = _way(peers, parts[0].device, transport, f"{name}(rows={rows}, {said})", takes)
-    return way.gather_rows(*parts, rows=rows, **use)
+    return way.gather_rows(*parts, rows=rows, large=large, **use)
 
 
 IMPLEMENTATIONS = {

@@ -56,7 +56,7 @@ class Collectives:
         return gather(own, self.peers, self.name)[:rows]
 
     def gather_rows(
-        self, *parts: Tensor, rows: int, use: Use | None = None, columns: int = 0, kept: bool = True
+        self, *parts: Tensor, rows: int, large: bool, use: Use | None = None, columns: int = 0, kept: bool = True
     ) -> list[Tensor]:
         """All rows of each tensor, whose rows torch.chunk has dealt. `use` makes a product of so many columns of them,
         once or of some rows after the other; without `kept` nothing need be left after that."""
@@ -141,10 +141,10 @@ class PeerStores:
         return whole[:rows]
 
     def gather_rows(
-        self, *parts: Tensor, rows: int, use: Use | None = None, columns: int = 0, kept: bool = True
+        self, *parts: Tensor, rows: int, large: bool, use: Use | None = None, columns: int = 0, kept: bool = True
     ) -> list[Tensor]:
         share = self.peers.share(rows)
-        if use is not None and is_large(rows, self.peers.size, True):
+        if large and use is not None:
             return self._pushed_rows(parts, share, use, columns, kept or not fills_a_gpu(share, columns))
         taken = [self._turn.take((share, *x.shape[1:]), x.dtype) for x in parts]
         for x, everyones in zip(parts, taken, strict=True):
