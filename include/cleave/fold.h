@@ -17,14 +17,17 @@ namespace cleave {
 inline constexpr int64_t kMostFoldedRanks = 16;
 
 /// A plain value that says what to compute: D = activation(((p0 + p1) + p2 ...) + C + bias) / scale_d, in float32 up to
-/// D's rounding, in this order.
+/// D's rounding, in this order. The sum of int32 partial results is int32, times scale_a * scale_b, which are those of
+/// all of K: the bits of one GPU's product.
 struct FoldProblem {
   int64_t ranks = 2;      ///< partial results, 1 to kMostFoldedRanks
   int64_t rows = 0;       ///< of D, on this rank
   int64_t most_rows = 0;  ///< of the rank that has most, which all ranks of a group say; without a group, `rows`
   int64_t columns = 0;
   // Matrices of [rows, columns]; stride_col is 1.
-  MatrixLayout partial;  ///< each partial result; f16, bf16, f32
+  MatrixLayout
+      partial;  ///< each partial result; f16, bf16, f32; i32: of int8 operands, exact, and scaled when added up
+  ScaleLayout scale_a = {}, scale_b = {};  ///< i32: of the rows and columns of the sum; none, or vector
   bool has_c = false;
   MatrixLayout c;  ///< f16, bf16, f32
   bool has_bias = false;
@@ -43,6 +46,7 @@ struct FoldProblem {
 /// Device pointers (host pointers on the CPU backend). d may be c, and overlap nothing else.
 struct FoldArguments {
   const void* partials[kMostFoldedRanks] = {};  ///< of the ranks in order, in any rank's staging or elsewhere
+  const float *scale_a = nullptr, *scale_b = nullptr;
   const void* c = nullptr;
   const void* bias = nullptr;
   const float* scale_d = nullptr;

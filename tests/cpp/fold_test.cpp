@@ -60,6 +60,26 @@ TEST(Fold, AddsInTheOrderOfTheRanks) {
   }
 }
 
+TEST(Fold, IntegersAreScaledWhenTheyAreAddedUp) {
+  constexpr int64_t kRows = 3, kColumns = 5;
+  FoldProblem problem = problem_of(2, kRows, kColumns);
+  problem.partial.dtype = DType::i32;
+  problem.scale_a = {.kind = Scaling::vector, .stride_row = 1};
+  problem.scale_b = {.kind = Scaling::vector, .stride_row = 0};
+  std::vector<int32_t> first(kRows * kColumns), second(kRows * kColumns);
+  for (size_t i = 0; i < first.size(); ++i) {
+    first[i] = 1 << 30;  // which no float32 adds exactly
+    second[i] = int32_t(i) * 7 - (1 << 30);
+  }
+  const float scale_a[] = {0.5f, 3.0f, 1.0f}, scale_b = 0.125f;
+  std::vector<float> d(kRows * kColumns);
+  plan(problem)->run(
+      {.partials = {first.data(), second.data()}, .scale_a = scale_a, .scale_b = &scale_b, .d = d.data()}, nullptr);
+  for (size_t i = 0; i < d.size(); ++i) ASSERT_EQ(d[i], float(i * 7) * (scale_a[i / kColumns] * scale_b));
+  problem.partial.dtype = DType::f32;
+  EXPECT_EQ(validate(problem)[0], "partial is float32, which is scaled already; scale_a and scale_b are of int32");
+}
+
 TEST(Fold, RanksOfAGroupWaitForEachOther) {
   constexpr int kRanks = 4;
   constexpr int64_t kColumns = 24;
@@ -196,6 +216,8 @@ TEST(PeerKernels, CompileWithoutSpills) {
     }
   }
   for (const size_t bytes : {0, 16, 4, 1}) sources.insert(translation_unit(gather_config(bytes, nullptr)));
+  for (const uint32_t ranks : {2, 8, 16})
+    sources.insert(translation_unit(FoldKernel::fold, FoldConfig{.ranks = ranks, .partial = DType::i32}));
   FoldConfig scaled{.d = DType::e4m3, .has_scale_d = true};
   sources.insert(translation_unit(FoldKernel::fold, scaled));
   constexpr uint32_t kRegisters = 65536 / (2 * kFoldThreads);

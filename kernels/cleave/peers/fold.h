@@ -36,14 +36,28 @@ struct FoldPiece {
     for (uint32_t r = 0; r < C.ranks; ++r) parts[r] = part_of(p, r);
   }
 
+  CLEAVE_DEVICE float sum_of(const FoldParams& p, uint32_t i) const {
+    if constexpr (C.partial == DType::i32) {
+      uint32_t sum = parts[0].words[i];
+      CLEAVE_UNROLL
+      for (uint32_t r = 1; r < C.ranks; ++r) sum += parts[r].words[i];
+      const float scale_a = p.scale_a == nullptr ? 1.0f : p.scale_a[row * p.scale_a_stride];
+      const float scale_b = p.scale_b == nullptr ? 1.0f : p.scale_b[(column + i) * p.scale_b_stride];
+      return scaled(int32_t(sum), scale_a, scale_b);
+    } else {
+      float sum = element_of<C.partial>(parts[0], i);
+      CLEAVE_UNROLL
+      for (uint32_t r = 1; r < C.ranks; ++r) sum += element_of<C.partial>(parts[r], i);
+      return sum;
+    }
+  }
+
   CLEAVE_DEVICE void finish(const FoldParams& p, float inverse_scale_d) const {
     if (!exists) return;
     float values[kElements];
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < kElements; ++i) {
-      float sum = element_of<C.partial>(parts[0], i);
-      CLEAVE_UNROLL
-      for (uint32_t r = 1; r < C.ranks; ++r) sum += element_of<C.partial>(parts[r], i);
+      float sum = sum_of(p, i);
       if constexpr (C.has_c) sum += load_element(C.c, p.c, row * p.c_stride + column + i);
       if constexpr (C.has_bias) sum += load_element(C.bias, p.bias, column + i);
       values[i] = folded(C.activation, sum, inverse_scale_d);

@@ -9,7 +9,7 @@ namespace cleave {
 
 struct FoldConfig {
   uint32_t ranks = 2;
-  DType partial = DType::bf16;  // f16, bf16, f32
+  DType partial = DType::bf16;  // f16, bf16, f32; i32: of 8 bits' products, with their scales
   DType c = DType::bf16;        // of what is added once, a matrix
   DType bias = DType::f32;      // and a row
   DType d = DType::bf16;        // of the result
@@ -40,6 +40,11 @@ CLEAVE_HD constexpr uint32_t pushed_pieces(uint32_t ranks) {
 }
 static_assert(pushed_pieces(2) * kFoldThreads * 16 <= kPushedBytes);
 inline constexpr uint32_t kMostPushingRanks = 8;
+
+/// An exact sum, scaled as one GPU's epilogue does it (epilogue/epilogue.h).
+CLEAVE_HD float scaled(int32_t sum, float scale_a, float scale_b) {
+  return float(sum) * (scale_a * scale_b);
+}
 
 /// What becomes of a sum over the ranks, to which c and bias are added.
 CLEAVE_HD float folded(Activation activation, float sum, float inverse_scale_d) {

@@ -35,7 +35,7 @@ def _steps(operation: str, sent: int, size: int, transport: str, large: bool) ->
         if through_memory:
             read = sent * (size - 1)
             return (
-                "one-shot: product into memory that all see, sum in rank order on every rank, which reads "
+                "one-shot: product into memory that all see, sum in rank order on every rank, which takes "
                 f"{read} bytes of peers'{why}"
             )
         return f"unfused, one-shot: product, all-gather of its {sent} bytes, sum in rank order on every rank{why}"

@@ -67,21 +67,27 @@ def _partials(
     partial_dtype: torch.dtype,
     order: str,
     transport: str,
+    exact: _rules.Scales | None = None,
 ) -> Tensor:
     """The sum over ranks of their products, which have as many rows as a, whole or this rank's. fuses: whether
-    `multiply` takes epilogue functions."""
+    `multiply` takes epilogue functions. exact: the scales of all of K, of int32 partial results."""
     rows = a.shape[0]
     share, own = peers.share(rows), peers.own(rows)
     _rules.check_epilogue(a, columns, bias, activation)
-    _rules.check_sum(a, order, partial_dtype, own if scatter else rows, columns, c=c, scale_d=scale_d)
+    _rules.check_sum(
+        a, order, exact is not None, partial_dtype, own if scatter else rows, columns, c=c, scale_d=scale_d
+    )
     _rules.check_out(out_dtype, scale_d)
     shape = _shape(peers.operation, peers.size, rows, columns, a.dtype, partial_dtype, out_dtype, scatter)
+    scales = exact or (None, None)
     call = f"{shape.call}, activation={activation}, bias={bias is not None}, c={c is not None})"
     way = _way(peers, a.device, transport, call, shape.bytes)
     product = multiply, a, rows, columns, partial_dtype
     if shape.one_shot:
         parts = way.everyones(*product)
-        return fold(parts, out_dtype, bias, c, activation, scale_d, most_rows=rows, pushed=True, **way.meeting)
+        return fold(
+            parts, out_dtype, bias, c, activation, scale_d, most_rows=rows, pushed=True, scales=scales, **way.meeting
+        )
     whole = None if scatter else way.whole(a, rows, columns, out_dtype, shape.large)
     made = a.new_empty(own, columns, dtype=out_dtype) if whole is None else whole.own[:own]
     if whole is not None and c is not None:
@@ -89,12 +95,13 @@ def _partials(
     fused = fuses and is_fused(a, peers.size, c, bias, activation, scale_d)
     for part, parts in way.shares(*product, shape.large, fused):
         added = None if c is None else c[part]
+        rows_of_a = slice(peers.rank * share + part.start, peers.rank * share + part.stop)
         if parts[peers.rank] is None:
-            rows_of_a = slice(peers.rank * share + part.start, peers.rank * share + part.stop)
             multiply(made[part], rows_of_a, onto(parts, partial_dtype, added, bias))
         else:
             most = share if part.stop == own else part.stop - part.start
-            fold(parts, out_dtype, bias, added, activation, scale_d, out=made[part], most_rows=most, **way.meeting)
+            given = {"out": made[part], "most_rows": most, "scales": _rules.of_rows(scales, rows_of_a)}
+            fold(parts, out_dtype, bias, added, activation, scale_d, **given, **way.meeting)
         if whole is not None:
             whole.made(part)
     return made if whole is None else whole.all()
@@ -195,17 +202,22 @@ def _scaled_sum(name: str, scatter: bool) -> Callable[..., Tensor]:
         peers = Peers(group_name, name)
         split = _split_of(a.shape[0], b, peers, False)
         by_row = scale_a is not None and scale_a.dim() == 2 and scale_a.shape[0] == a.shape[0]
+        exact = given["order"] == "k" and _rules.is_exact(a, b, scale_a, scale_b)
+        if exact:
+            _rules.check_exact(options.get("partial_dtype"), peers)
+            given["partial_dtype"], given["exact"] = torch.int32, (_rules.vector(scale_a), _rules.vector(scale_b))
 
         def multiply(out: Tensor, rows: slice, epilogue: Any = None) -> None:
             scale = scale_a[rows] if by_row else scale_a
+            scales = (None, None) if exact else (scale, scale_b)
             options = {"use_fast_accum": use_fast_accum, "split_k_mode": split, "out": out}
             if epilogue is None:
-                torch.ops.cleave.scaled_gemm.out(a[rows], b, scale, scale_b, **options)
+                torch.ops.cleave.scaled_gemm.out(a[rows], b, *scales, **options)
             else:
-                scaled_gemm(a[rows], b, scale, scale_b, epilogue=epilogue, **options)
+                scaled_gemm(a[rows], b, *scales, epilogue=epilogue, **options)
 
         added = {"bias": bias, "c": c, "scale_d": scale_d}
-        return _partials(peers, a, b.shape[1], multiply, fuses=True, scatter=scatter, **added, **given)
+        return _partials(peers, a, b.shape[1], multiply, fuses=not exact, scatter=scatter, **added, **given)
 
     return implementation
 
