@@ -1,9 +1,9 @@
-// Partial results that are sent, not fetched: each word says itself that it has come. So a small sum is one trip between
-// GPUs, where a meeting and what is read behind it are three, and nothing is fenced.
+// Partial results that are sent, not fetched: each word says itself that it has come. So a small sum is one trip
+// between GPUs, where a meeting and what is read behind it are three, and nothing is fenced.
 //
 // A word is sent as its complement, and zero says that nothing has come: who reads a place makes it zero again, before
-// it comes to the next meeting, without which its peer writes there no more. The one word whose complement is zero is of
-// NaNs; another is sent for it, and what is added to a NaN is the same NaN.
+// it comes to the next meeting, without which its peer writes there no more. The one word whose complement is zero is
+// that of NaNs; another is sent for it, and what is added to a NaN is the same NaN.
 #pragma once
 
 #include "cleave/core/math.h"
@@ -14,7 +14,7 @@ namespace cleave {
 
 using PushedVector = RawVector<16>;
 
-/// Of a CTA's place, the thread's piece.
+/// The thread's piece of its CTA's place.
 CLEAVE_DEVICE uint4* pushed_piece(const MeetingParams& p, uint32_t receiver, uint32_t epoch, uint32_t sender,
                                   uint32_t piece) {
   char* const block = reinterpret_cast<char*>(p.headers[receiver]);
