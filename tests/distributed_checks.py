@@ -81,13 +81,13 @@ def by_memory(ranks: Ranks) -> bool:
 @contextmanager
 def of_large_products() -> Iterator[None]:
     """Small ones count as large, which are moved while they are made."""
-    chosen = _transports._WAVE, _transports._LEAST_ROWS
-    _transports._WAVE, _transports._LEAST_ROWS = 1, 64
+    chosen = _transports._WAVE, _transports._LEAST_ROWS, _transports._HIDING
+    _transports._WAVE, _transports._LEAST_ROWS, _transports._HIDING = 1, 64, 64
     _operators._shape.cache_clear()
     try:
         yield
     finally:
-        _transports._WAVE, _transports._LEAST_ROWS = chosen
+        _transports._WAVE, _transports._LEAST_ROWS, _transports._HIDING = chosen
         _operators._shape.cache_clear()
 
 
@@ -164,10 +164,12 @@ def transports_have_the_same_bits(ranks: Ranks) -> None:
 
 
 def large_products_are_moved_while_they_are_made(ranks: Ranks) -> None:
-    """In parts, by any transport, with the bits of products that are not split."""
-    for m in (640 * ranks.size, 200 * ranks.size, 72 * ranks.size):
-        a, b = ranks.draw(m, 64 * ranks.size, dtype=torch.bfloat16), ranks.draw(64 * ranks.size, 48).bfloat16()
-        own, bias, c = (ranks.columns(a), ranks.rows(b)), ranks.draw(48), ranks.draw(m, 48)
+    """In parts, by any transport, with the bits of products that are not split. K is dealt unevenly."""
+    dealt_k = [32 * (rank + 1) for rank in range(ranks.size)]
+    for m, n in ((640 * ranks.size, 64 * ranks.size), (200 * ranks.size, 48), (72 * ranks.size, 48)):
+        a, b = ranks.draw(m, sum(dealt_k), dtype=torch.bfloat16), ranks.draw(sum(dealt_k), n).bfloat16()
+        own = a.split(dealt_k, 1)[ranks.rank].contiguous(), b.split(dealt_k)[ranks.rank].contiguous()
+        bias, c = ranks.draw(n), ranks.draw(m, n)
         total = in_rank_order(ranks.everyones(ops.gemm(*own, split_k_mode="none")), c.cpu(), bias.cpu())
         own = own[0].requires_grad_(), own[1]
         q, scale = ops.quantize(a, torch.float8_e4m3fn, "row")

@@ -96,7 +96,7 @@ def survive(place: Place, lost: int, folder: Path, late: bool) -> None:
     while True:
         if late and rank == lost and count == 7:
             time.sleep(60)
-        before, (name, call) = each[count - 1][0], each[count % len(each)]
+        before, (name, call) = each[(count - 1) % len(each)][0], each[count % len(each)]
         count += 1
         previous, started = started, time.monotonic()
         try:
