@@ -28,8 +28,7 @@ CLEAVE_DEVICE void push(uint4* to, const PushedVector& vector) {
       to, make_uint4(sent(vector.words[0]), sent(vector.words[1]), sent(vector.words[2]), sent(vector.words[3])));
 }
 
-/// False: not all of it has come.
-CLEAVE_DEVICE bool is_whole(const uint4& v) {
+CLEAVE_DEVICE bool has_come(const uint4& v) {
   return v.x != 0 && v.y != 0 && v.z != 0 && v.w != 0;
 }
 
@@ -39,8 +38,8 @@ CLEAVE_DEVICE PushedVector received(const uint4& v) {
   return vector;
 }
 
-/// By all threads: sends a thread's `count` pieces, a number the compiler knows, to all peers, and receives theirs,
-/// which replace `all[i][rank]`. Pieces that do not exist, on no rank, are neither. False: the group is broken.
+/// By all threads: sends a thread's pieces to all peers, and receives theirs, as all[piece][rank]. Which of them exist
+/// is the same on all ranks. False: the group is broken.
 template <uint32_t Ranks, uint32_t Pieces>
 CLEAVE_DEVICE bool exchange(const MeetingParams& p, const PushedVector (&own)[Pieces], const bool (&exists)[Pieces],
                             PushedVector (&all)[Pieces][Ranks]) {
@@ -68,7 +67,7 @@ CLEAVE_DEVICE bool exchange(const MeetingParams& p, const PushedVector (&own)[Pi
         const bool sent = r != p.rank && exists[i];
         uint4 v = make_uint4(1, 1, 1, 1);
         if (sent) v = ptx::load_relaxed_system(pushed_piece(p, p.rank, arrival.epoch, r, i));
-        if (!is_whole(v)) lost = r;
+        if (!has_come(v)) lost = r;
         all[i][r] = r == p.rank ? own[i] : received(v);
       }
     }
