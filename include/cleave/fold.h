@@ -17,14 +17,17 @@ namespace cleave {
 inline constexpr int64_t kMostFoldedRanks = 16;
 
 /// A plain value that says what to compute: D = activation(((p0 + p1) + p2 ...) + C + bias) / scale_d, in float32 up to
-/// D's rounding, in this order.
+/// D's rounding, in this order. The sum of int32 partial results is int32, times scale_a * scale_b, which are those of
+/// all of K: the bits of one GPU's product.
 struct FoldProblem {
   int64_t ranks = 2;      ///< partial results, 1 to kMostFoldedRanks
   int64_t rows = 0;       ///< of D, on this rank
   int64_t most_rows = 0;  ///< of the rank that has most, which all ranks of a group say; without a group, `rows`
   int64_t columns = 0;
   // Matrices of [rows, columns]; stride_col is 1.
-  MatrixLayout partial;  ///< each partial result; f16, bf16, f32
+  MatrixLayout
+      partial;  ///< each partial result; f16, bf16, f32; i32: of int8 operands, exact, and scaled when added up
+  ScaleLayout scale_a = {}, scale_b = {};  ///< i32: of the rows and columns of the sum; none, or vector
   bool has_c = false;
   MatrixLayout c;  ///< f16, bf16, f32
   bool has_bias = false;
@@ -32,7 +35,10 @@ struct FoldProblem {
   bool has_scale_d = false;  ///< of a D of 8 bits
   MatrixLayout d;
   Activation activation = Activation::none;  ///< but swiglu
-  int device = 0;                            ///< CUDA ordinal, or kCpu
+  /// All ranks of the group make this same sum, and on GPUs each reads its own partial result alone, which it sends to
+  /// the others: a trip less where there is little of it. can_push says of what.
+  bool pushed = false;
+  int device = 0;  ///< CUDA ordinal, or kCpu
 
   friend bool operator==(const FoldProblem&, const FoldProblem&) = default;
 };
@@ -40,6 +46,7 @@ struct FoldProblem {
 /// Device pointers (host pointers on the CPU backend). d may be c, and overlap nothing else.
 struct FoldArguments {
   const void* partials[kMostFoldedRanks] = {};  ///< of the ranks in order, in any rank's staging or elsewhere
+  const float *scale_a = nullptr, *scale_b = nullptr;
   const void* c = nullptr;
   const void* bias = nullptr;
   const float* scale_d = nullptr;
@@ -48,6 +55,10 @@ struct FoldArguments {
   const Group* group = nullptr;
   std::string_view call;  ///< as of Group::barrier
 };
+
+/// Whether a sum may be `pushed`: up to 8 ranks, floats in rows of whole 16 bytes, of 1 MiB at most for each rank (with
+/// more than 4 ranks half of it), and a D that is aligned as they are.
+CLEAVE_API bool can_push(const FoldProblem& problem);
 
 /// Every rule that `problem` breaks, each with the value seen and the remedy. Empty: it can be planned.
 CLEAVE_API std::vector<std::string> validate(const FoldProblem& problem);

@@ -42,8 +42,11 @@ class CLEAVE_API Group {
   static std::shared_ptr<Group> share(int rank, int size, int device, size_t bytes, const AllGather& all_gather);
 
   /// The same of memory that is there, zeroed, and mapped here by whoever made it: `blocks[r]` is rank r's, of
-  /// `block_bytes`, aligned to 16 bytes. Its first 64 KiB are the group's.
+  /// `block_bytes`, aligned to 16 bytes. Its first reserved(size) bytes are the group's.
   static std::shared_ptr<Group> from_pointers(int rank, int device, std::span<void* const> blocks, size_t block_bytes);
+
+  /// 64 KiB, and 2 MiB for each of `size` ranks.
+  static size_t reserved(int size);
 
   virtual ~Group() = default;
 

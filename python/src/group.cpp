@@ -49,19 +49,25 @@ void barrier(const Group& group, std::string_view call, uintptr_t stream, bool b
 }
 
 /// Writes to `out`.
-void fold(const nb::list& partials, nb::handle out, nb::handle bias, nb::handle c, nb::handle scale_d,
-          std::string_view activation, int64_t most_rows, const Group* group, std::string_view call,
-          nb::handle stream) {
+void fold(const nb::list& partials, nb::handle out, nb::handle scale_a, nb::handle scale_b, nb::handle bias,
+          nb::handle c, nb::handle scale_d, std::string_view activation, int64_t most_rows, const Group* group,
+          std::string_view call, bool pushed, nb::handle stream) {
   TensorReader reader(stream);
   const auto read = [&](nb::handle array, const char* name) {
     return given(array) ? std::optional<Operand>(reader.read(array, name)) : std::nullopt;
   };
-  FoldTensors tensors{.bias = read(bias, "bias"), .c = read(c, "c"), .scale_d = read(scale_d, "scale_d"), .d = {}};
+  FoldTensors tensors{.scale_a = read(scale_a, "scale_a"),
+                      .scale_b = read(scale_b, "scale_b"),
+                      .bias = read(bias, "bias"),
+                      .c = read(c, "c"),
+                      .scale_d = read(scale_d, "scale_d"),
+                      .d = {}};
   for (const nb::handle partial : partials) tensors.partials.push_back(reader.read(partial, "a partial result"));
   tensors.d = reader.read_output(out, "out");
   FoldCall made = make_call(tensors, from_string<Activation>(activation), most_rows);
   made.arguments.group = group;
   made.arguments.call = call;
+  made.problem.pushed = pushed && can_push(made.problem);
   const auto plan = RecentPlans<FoldProblem>::shared().get(made.problem);
   {
     const nb::gil_scoped_release unlocked;
@@ -97,9 +103,9 @@ void bind_group(nb::module_& m) {
            "A barrier, and behind it what is at one place of every rank's staging, by addresses.")
       .def("abort", &Group::abort, "Ends all waiting and breaks the group, from any thread.")
       .def("problem", &Group::problem, "Empty, or what broke the group.");
-  m.def("fold", &fold, "partials"_a, "out"_a, "bias"_a.none(), "c"_a.none(), "scale_d"_a.none(), "activation"_a,
-        "most_rows"_a, "group"_a.none(), "call"_a, "stream"_a.none(),
-        "include/cleave/fold.h in Python: the sum over ranks of their partial results.");
+  m.def("fold", &fold, "partials"_a, "out"_a, "scale_a"_a.none(), "scale_b"_a.none(), "bias"_a.none(), "c"_a.none(),
+        "scale_d"_a.none(), "activation"_a, "most_rows"_a, "group"_a.none(), "call"_a, "pushed"_a, "stream"_a.none(),
+        "include/cleave/fold.h in Python: the sum over ranks of their partial results; pushed, where it can be.");
   m.def("capture_id", &capture_of, "device"_a, "stream"_a, "The capture that a stream takes part in; 0: none.");
 }
 

@@ -25,15 +25,30 @@ FoldCall make_call(const FoldTensors& t, Activation activation, int64_t most_row
   p.rows = t.d.rows();
   p.columns = t.d.columns();
   p.most_rows = most_rows;
-  p.partial = layout(t.partials[0], "partials[0]", kFloatTypes);
+  constexpr DType kExact[] = {DType::i32};
+  const auto types = t.partials[0].dtype == DType::i32 ? std::span<const DType>(kExact) : kFloatTypes;
+  p.partial = layout(t.partials[0], "partials[0]", types);
   call.arguments.d = t.d.data;
   for (size_t r = 0; r < t.partials.size(); ++r) {
-    const MatrixLayout other = layout(t.partials[r], "a partial result", kFloatTypes);
+    const MatrixLayout other = layout(t.partials[r], "a partial result", types);
     p.partial.alignment = std::min(p.partial.alignment, other.alignment);
     if (other.dtype != p.partial.dtype || other.stride_row != p.partial.stride_row)
       refuse_value("partials[{}] has other elements or rows than partials[0]; they must lie alike", r);
     call.arguments.partials[r] = t.partials[r].data;
   }
+  const auto scale = [&](const std::optional<Operand>& x, const char* name, int64_t count, ScaleLayout& place) {
+    if (!x) return static_cast<const float*>(nullptr);
+    constexpr DType kFloat[] = {DType::f32};
+    check_form(*x, name, {1, 1, kFloat}, p.device, "out");
+    const int64_t given = packed_count(*x, name);
+    if (given != 1 && given != count)
+      refuse_value("{} is {} and out is {}; it must have one value, or {}", name, shape_text(*x), shape_text(t.d),
+                   count);
+    place = {.kind = Scaling::vector, .stride_row = given == 1 ? 0 : 1};
+    return static_cast<const float*>(x->data);
+  };
+  call.arguments.scale_a = scale(t.scale_a, "scale_a", p.rows, p.scale_a);
+  call.arguments.scale_b = scale(t.scale_b, "scale_b", p.columns, p.scale_b);
   if (t.c) {
     p.has_c = true;
     p.c = layout(*t.c, "c", kFloatTypes);

@@ -11,7 +11,7 @@ namespace cleave {
 
 struct FoldTensors {
   std::vector<Operand> partials;  ///< [rows, columns] of each rank
-  std::optional<Operand> bias, c, scale_d;
+  std::optional<Operand> scale_a, scale_b, bias, c, scale_d;
   Operand d;
 };
 

@@ -18,6 +18,8 @@ std::shared_ptr<const FoldPlan> make_gpu_plan(const FoldProblem& problem) {
       [](FoldParams& params, const FoldArguments& arguments, const Workspace&) {
         if (arguments.group != nullptr) params.meeting = arguments.group->meeting(arguments.call);
         std::ranges::copy(arguments.partials, params.partials);
+        params.scale_a = arguments.scale_a;
+        params.scale_b = arguments.scale_b;
         params.c = arguments.c;
         params.bias = arguments.bias;
         params.scale_d = arguments.scale_d;

@@ -22,15 +22,29 @@ class Job {
   void fold(int64_t row) const {
     const float inverse = p_.has_scale_d ? 1.0f / *arguments_.scale_d : 1.0f;
     for (int64_t n = 0; n < p_.columns; ++n) {
-      const auto partial = [&](int64_t rank) {
-        return load_element(p_.partial.dtype, arguments_.partials[rank], row * p_.partial.stride_row + n);
-      };
-      float sum = partial(0);
-      for (int64_t rank = 1; rank < p_.ranks; ++rank) sum += partial(rank);
+      float sum = p_.partial.dtype == DType::i32 ? exact_sum(row, n) : sum_of(row, n);
       if (p_.has_c) sum += load_element(p_.c.dtype, arguments_.c, row * p_.c.stride_row + n);
       if (p_.has_bias) sum += load_element(p_.bias, arguments_.bias, n);
       store_element(p_.d.dtype, arguments_.d, row * p_.d.stride_row + n, folded(p_.activation, sum, inverse));
     }
+  }
+
+  float sum_of(int64_t row, int64_t n) const {
+    const auto partial = [&](int64_t rank) {
+      return load_element(p_.partial.dtype, arguments_.partials[rank], row * p_.partial.stride_row + n);
+    };
+    float sum = partial(0);
+    for (int64_t rank = 1; rank < p_.ranks; ++rank) sum += partial(rank);
+    return sum;
+  }
+
+  float exact_sum(int64_t row, int64_t n) const {
+    uint32_t sum = 0;
+    for (int64_t rank = 0; rank < p_.ranks; ++rank)
+      sum += static_cast<const uint32_t*>(arguments_.partials[rank])[row * p_.partial.stride_row + n];
+    const auto scale = [](const float* of, int64_t at) { return of == nullptr ? 1.0f : of[at]; };
+    return scaled(int32_t(sum), scale(arguments_.scale_a, row * p_.scale_a.stride_row),
+                  scale(arguments_.scale_b, n * p_.scale_b.stride_row));
   }
 
   const FoldProblem& p_;

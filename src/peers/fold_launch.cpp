@@ -24,6 +24,8 @@ std::vector<FoldLaunch> fold_launches(const FoldProblem& p) {
   const FoldParams params{.pieces = uint32_t(p.rows) * pieces_of_row,
                           .row = FastDivmod(max_of(pieces_of_row, 1u)),
                           .partial_stride = p.partial.stride_row,
+                          .scale_a_stride = p.scale_a.stride_row,
+                          .scale_b_stride = p.scale_b.stride_row,
                           .c_stride = p.c.stride_row,
                           .d_stride = p.d.stride_row};
   const LaunchShape shape{.grid = {ctas_of(p, config), 1, 1}, .block = {kFoldThreads, 1, 1}, .programmatic = true};
@@ -35,8 +37,8 @@ std::string translation_unit(FoldKernel kernel, const FoldConfig& config) {
       .folder = "peers",
       .name = enumerator_name(kernel),
       .config = "FoldConfig",
-      .members =
-          CLEAVE_PRINT_MEMBERS(config, ranks, partial, c, bias, d, has_c, has_bias, has_scale_d, activation, vectors),
+      .members = CLEAVE_PRINT_MEMBERS(config, ranks, partial, c, bias, d, has_c, has_bias, has_scale_d, activation,
+                                      vectors, pushed),
       .launch_bounds = "cleave::kFoldThreads, 2",
       .entry = fold_entry,
       .params = "FoldParams",

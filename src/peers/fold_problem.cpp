@@ -20,6 +20,9 @@ Placement absent_or(bool given, const Placement& place) {
 Placement c_of(const FoldProblem& p) {
   return absent_or(p.has_c, matrix_of(p, p.c));
 }
+Placement scale_of(const ScaleLayout& layout, int64_t count) {
+  return absent_or(layout.kind != Scaling::none, vector_of(DType::f32, layout.stride_row == 0 ? 1 : count));
+}
 Placement bias_of(const FoldProblem& p) {
   return absent_or(p.has_bias, vector_of(p.bias, p.columns));
 }
@@ -30,7 +33,14 @@ void check_types(const FoldProblem& p, Messages& out) {
   const auto check = [&](const char* name, DType type) {
     if (!is_wide_float(type)) out.add("{} is {}; it must be float16, bfloat16 or float32", name, to_string(type));
   };
-  check("partial", p.partial.dtype);
+  if (p.partial.dtype != DType::i32) {
+    check("partial", p.partial.dtype);
+    if (p.scale_a.kind != Scaling::none || p.scale_b.kind != Scaling::none)
+      out.add("partial is {}, which is scaled already; scale_a and scale_b are of int32", to_string(p.partial.dtype));
+  }
+  for (const ScaleLayout* scale : {&p.scale_a, &p.scale_b})
+    if (scale->kind == Scaling::block || scale->stride_row < 0 || scale->stride_row > 1)
+      out.add("a scale of int32 partial results is of blocks or strided; it must be one, or one of each row or column");
   if (p.has_c) check("c", p.c.dtype);
   if (p.has_bias) check("bias", p.bias);
   if (p.d.dtype == DType::i32) out.add("d is int32; a sum over ranks is a float, or of 8 bits with scale_d");
@@ -58,7 +68,16 @@ std::vector<std::string> validate(const FoldProblem& p) {
   }
   check_types(p, out);
   check_device(p.device, out);
+  if (out.empty() && p.pushed && !can_push(p))
+    out.add("pushed is true, but {} partial results of {} x {} {} are too many or lie in unaligned rows; leave it",
+            p.ranks, p.rows, p.columns, to_string(p.partial.dtype));
   return out;
+}
+
+bool can_push(const FoldProblem& p) {
+  const int64_t most = int64_t(kMostCtas) * kFoldThreads * 16 * pushed_pieces(uint32_t(p.ranks));
+  return p.ranks <= kMostPushingRanks && is_wide_float(p.partial.dtype) &&
+         p.rows * p.columns * size_of(p.partial.dtype) <= most && config_of(p).vectors;
 }
 
 FoldConfig config_of(const FoldProblem& p) {
@@ -68,7 +87,8 @@ FoldConfig config_of(const FoldProblem& p) {
                     .has_c = p.has_c,
                     .has_bias = p.has_bias,
                     .has_scale_d = p.has_scale_d,
-                    .activation = p.activation};
+                    .activation = p.activation,
+                    .pushed = p.pushed};
   if (p.has_c) config.c = p.c.dtype;
   if (p.has_bias) config.bias = p.bias;
   // D's pieces have as many elements, so twice the bytes where it is wider.
@@ -83,6 +103,8 @@ void check_arguments(const FoldProblem& p, const FoldArguments& arguments) {
       {"d", matrix_of(p, p.d), arguments.d, true, false, true},
       {"c", c_of(p), arguments.c, false, false, true},
       {"bias", bias_of(p), arguments.bias, false},
+      {"scale_a", scale_of(p.scale_a, p.rows), arguments.scale_a, false},
+      {"scale_b", scale_of(p.scale_b, p.columns), arguments.scale_b, false},
       {"scale_d", absent_or(p.has_scale_d, vector_of(DType::f32, 1)), arguments.scale_d, false},
   };
   check_operands(others);
@@ -92,6 +114,8 @@ void check_arguments(const FoldProblem& p, const FoldArguments& arguments) {
   }
   if (arguments.group != nullptr && arguments.group->device() != p.device)
     refuse_value("group is of device {}, and d of {}; fold where the group is", arguments.group->device(), p.device);
+  if (arguments.group != nullptr && p.pushed && arguments.group->size() != p.ranks)
+    refuse_value("group has {} ranks, and {} are to push; all of them do", arguments.group->size(), p.ranks);
 }
 
 }  // namespace cleave

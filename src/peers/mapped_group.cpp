@@ -27,7 +27,7 @@ MappedGroup::MappedGroup(int rank, Memory memory)
 
 void* MappedGroup::staging(int rank) const {
   if (rank < 0 || rank >= size()) refuse_value("rank is {}; the group has {} ranks", rank, size());
-  return static_cast<char*>(memory_.addresses[size_t(rank)]) + kGroupHeaderBytes;
+  return static_cast<char*>(memory_.addresses[size_t(rank)]) + reserved(size());
 }
 
 void MappedGroup::barrier(std::string_view call, void* stream, bool beside) const {
@@ -43,7 +43,7 @@ void MappedGroup::gather(const void* own, size_t bytes, void* out, std::string_v
   if (const size_t piece = gather_config(bytes, out).bytes, most = (size_t(1) << 31) / size_t(size()) * piece;
       bytes >= most)
     refuse_value("bytes is {}; with {} ranks and such an out they must be fewer than {}", bytes, size(), most);
-  const size_t offset = kGroupHeaderBytes + (place - begin);
+  const size_t offset = reserved(size()) + (place - begin);
   if (offset % 16 != 0) refuse_value("own is {}; it must be a multiple of 16 bytes", fmt::ptr(own));
   gather(meeting(call), offset, bytes, out, stream);
 }

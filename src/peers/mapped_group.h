@@ -31,7 +31,7 @@ class MappedGroup : public Group {
 
   int rank() const override { return rank_; }
   int size() const override { return int(memory_.addresses.size()); }
-  size_t bytes() const override { return memory_.block_bytes - kGroupHeaderBytes; }
+  size_t bytes() const override { return memory_.block_bytes - reserved(size()); }
   void* staging(int rank) const override;
   void barrier(std::string_view call, void* stream, bool beside) const override;
   void gather(const void* own, size_t bytes, void* out, std::string_view call, void* stream) const override;

@@ -54,15 +54,19 @@ class Agreement {
 void check_sizes(int rank, int size, size_t block_bytes) {
   if (size < 1 || size > int(kMostRanks)) refuse_value("size is {}; a group has 1 to {} ranks", size, kMostRanks);
   if (rank < 0 || rank >= size) refuse_value("rank is {}; it must be from 0 to {}", rank, size - 1);
-  if (block_bytes <= kGroupHeaderBytes)
+  if (const size_t reserved = Group::reserved(size); block_bytes <= reserved)
     refuse_value("a rank's block has {} bytes; the first {} are the group's, and staging takes more", block_bytes,
-                 kGroupHeaderBytes);
+                 reserved);
 }
 
 }  // namespace
 
+size_t Group::reserved(int size) {
+  return reserved_bytes(uint32_t(size));
+}
+
 std::shared_ptr<Group> Group::share(int rank, int size, int device, size_t bytes, const AllGather& all_gather) {
-  const size_t block_bytes = kGroupHeaderBytes + bytes;
+  const size_t block_bytes = reserved(size) + bytes;
   check_sizes(rank, size, block_bytes);
   const Agreement agreement(size, all_gather);
   MappedGroup::Memory memory{.block_bytes = block_bytes, .blocks = {}};

@@ -16,6 +16,7 @@ namespace cleave {
 namespace {
 
 constexpr int64_t kRows[] = {1, 16, 64, 128, 512, 4096};  // of the product, or of each group
+constexpr int64_t kGroups = 16;                           // whatever their number, as experts are dealt to ranks
 constexpr double kLaunchUs = 3.5;                         // of what is predicted: the same for all orders
 constexpr int32_t kSlices[] = {1, 2, 3, 4, 6, 8, 12, 16};
 
@@ -27,7 +28,7 @@ GemmProblem among_others(GemmProblem p) {
   return p;
 }
 
-/// That with another M, and what follows from M or from the batch taken away.
+/// That with another M, and what follows from M, from the batch or from the number of groups taken away.
 GemmProblem with_rows(const GemmProblem& problem, int64_t rows) {
   GemmProblem p = among_others(problem);
   p.d.stride_row = std::max(p.d.stride_row, p.d.stride_col == 1 ? p.n : 1);
@@ -38,7 +39,9 @@ GemmProblem with_rows(const GemmProblem& problem, int64_t rows) {
     for (MatrixLayout* matrix : {&p.a, &p.b, &p.c, &p.d}) matrix->stride_batch = 0;
     p.scale_a.stride_batch = p.scale_b.stride_batch = p.scale_out.stride_batch = p.bias_stride_batch = 0;
   } else {
-    p.m = rows * p.batch;
+    if (p.batch == 1) p.b.stride_batch = std::max(p.b.stride_row * p.k, p.b.stride_col * columns_of_b(p));
+    p.batch = kGroups;
+    p.m = rows * kGroups;
     if (p.groups.bounds == GroupBounds::counts) p.groups.spacing = rows;
   }
   return p;

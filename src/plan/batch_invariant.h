@@ -2,7 +2,8 @@
 //
 // What of a plan changes the bits of a sum was measured (docs/determinism.md): the family of kernels, and, where K is
 // split or sums are promoted, the elements of K in a block and the number of slices. That is a SumOrder. One is chosen
-// for all M, from N, K, types and layouts alone; each M then takes the fastest kernel of that order.
+// for all M and any number of groups, from N, K, types and layouts alone; each problem then takes the fastest kernel of
+// that order.
 #pragma once
 
 #include <optional>

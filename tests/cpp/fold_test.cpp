@@ -60,10 +60,30 @@ TEST(Fold, AddsInTheOrderOfTheRanks) {
   }
 }
 
+TEST(Fold, IntegersAreScaledWhenTheyAreAddedUp) {
+  constexpr int64_t kRows = 3, kColumns = 5;
+  FoldProblem problem = problem_of(2, kRows, kColumns);
+  problem.partial.dtype = DType::i32;
+  problem.scale_a = {.kind = Scaling::vector, .stride_row = 1};
+  problem.scale_b = {.kind = Scaling::vector, .stride_row = 0};
+  std::vector<int32_t> first(kRows * kColumns), second(kRows * kColumns);
+  for (size_t i = 0; i < first.size(); ++i) {
+    first[i] = 1 << 30;  // which no float32 adds exactly
+    second[i] = int32_t(i) * 7 - (1 << 30);
+  }
+  const float scale_a[] = {0.5f, 3.0f, 1.0f}, scale_b = 0.125f;
+  std::vector<float> d(kRows * kColumns);
+  plan(problem)->run(
+      {.partials = {first.data(), second.data()}, .scale_a = scale_a, .scale_b = &scale_b, .d = d.data()}, nullptr);
+  for (size_t i = 0; i < d.size(); ++i) ASSERT_EQ(d[i], float(i * 7) * (scale_a[i / kColumns] * scale_b));
+  problem.partial.dtype = DType::f32;
+  EXPECT_EQ(validate(problem)[0], "partial is float32, which is scaled already; scale_a and scale_b are of int32");
+}
+
 TEST(Fold, RanksOfAGroupWaitForEachOther) {
   constexpr int kRanks = 4;
   constexpr int64_t kColumns = 24;
-  const size_t bytes = (64 << 10) + 2 * kColumns * sizeof(float);
+  const size_t bytes = Group::reserved(kRanks) + 2 * kColumns * sizeof(float);
   std::vector<std::vector<std::max_align_t>> memory(kRanks, std::vector<std::max_align_t>(bytes / 16));
   std::vector<void*> blocks;
   for (auto& block : memory) blocks.push_back(block.data());
@@ -133,6 +153,54 @@ TEST(FoldLaunches, VectorsAreAlignedInBoth) {
   EXPECT_FALSE(config_of(p).vectors);
 }
 
+TEST(FoldLaunches, WhatIsPushedIsSmallAndInWholePieces) {
+  FoldProblem p = problem_of(2, 64, 8192, kPlanOnlyH100);
+  p.partial.dtype = DType::bf16;
+  EXPECT_TRUE(can_push(p));
+  const FoldLaunch launch = fold_launches(p)[0];
+  EXPECT_LE(launch.params.pieces, launch.shape.grid.x * kFoldThreads * pushed_pieces(2));
+  p.rows = p.most_rows = 65;
+  EXPECT_FALSE(can_push(p));
+  p.pushed = true;
+  EXPECT_EQ(validate(p)[0],
+            "pushed is true, but 2 partial results of 65 x 8192 bfloat16 are too many or lie in unaligned rows; leave "
+            "it");
+  p.rows = p.most_rows = 16;
+  EXPECT_TRUE(validate(p).empty());
+  p.ranks = 9;
+  EXPECT_FALSE(can_push(p));
+  p.ranks = 8;
+  p.d.alignment = 4;
+  EXPECT_FALSE(can_push(p));
+  p.d.alignment = 16;
+  p.columns = 8190;
+  EXPECT_FALSE(can_push(p));
+}
+
+TEST(FoldLaunches, PushedPiecesFitTheirPlaces) {
+  for (const uint32_t ranks : {1, 2, 4, 5, 8, 16}) {
+    EXPECT_EQ(pushed_offset(ranks, 0, 0, 0), kGroupHeaderBytes);
+    EXPECT_LE(pushed_pieces(ranks) * kFoldThreads * 16, kPushedBytes);
+    EXPECT_EQ(pushed_offset(ranks, 7, ranks - 1, kMostCtas - 1) + kPushedBytes, reserved_bytes(ranks));
+    EXPECT_EQ(pushed_offset(ranks, 4, 0, 1), pushed_offset(ranks, 6, 0, 1));
+  }
+}
+
+TEST(GatherLaunches, CtasFollowFromBytesAlone) {
+  alignas(16) char memory[32];
+  for (const size_t bytes : {0, 16, 4096, 65536}) {
+    const LaunchShape shape = gather_shape(3, bytes);
+    EXPECT_LE(shape.grid.x, kMostCtas);
+    for (char* const out : {memory, memory + 4, memory + 1}) {
+      const GatherConfig config = gather_config(bytes, out);
+      EXPECT_EQ(config.threads, shape.block.x);
+      if (bytes == 0) continue;
+      EXPECT_EQ(config.bytes, out == memory ? 16u : out == memory + 4 ? 4u : 1u);
+      EXPECT_EQ(gather_params(config, 3, 0, bytes, out).pieces, 3 * bytes / config.bytes);
+    }
+  }
+}
+
 TEST(PeerKernels, CompileWithoutSpills) {
   std::set<std::string> sources;
   for (const uint32_t ranks : {1, 2, 3, 8, 16}) {
@@ -143,9 +211,13 @@ TEST(PeerKernels, CompileWithoutSpills) {
       config.activation = Activation::gelu_erf;
       config.vectors = type != DType::f16;
       sources.insert(translation_unit(FoldKernel::fold, config));
+      config.vectors = config.pushed = ranks <= kMostPushingRanks;
+      sources.insert(translation_unit(FoldKernel::fold, config));
     }
   }
   for (const size_t bytes : {0, 16, 4, 1}) sources.insert(translation_unit(gather_config(bytes, nullptr)));
+  for (const uint32_t ranks : {2, 8, 16})
+    sources.insert(translation_unit(FoldKernel::fold, FoldConfig{.ranks = ranks, .partial = DType::i32}));
   FoldConfig scaled{.d = DType::e4m3, .has_scale_d = true};
   sources.insert(translation_unit(FoldKernel::fold, scaled));
   constexpr uint32_t kRegisters = 65536 / (2 * kFoldThreads);

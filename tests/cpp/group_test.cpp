@@ -18,13 +18,14 @@ namespace {
 /// Blocks of zeros, and what each thread of so many makes of them.
 class Ranks {
  public:
-  explicit Ranks(int size, size_t block_bytes = kGroupHeaderBytes + 4096) : size_(size), block_bytes_(block_bytes) {
+  explicit Ranks(int size) : size_(size), block_bytes_(Group::reserved(size) + 4096) {
     for (int r = 0; r < size; ++r) {
-      memory_.emplace_back(block_bytes / sizeof(std::max_align_t));
+      memory_.emplace_back(block_bytes_ / sizeof(std::max_align_t));
       blocks_.push_back(memory_.back().data());
     }
   }
 
+  void* block(int rank) const { return blocks_[size_t(rank)]; }
   std::shared_ptr<Group> group(int rank) { return Group::from_pointers(rank, kCpu, blocks_, block_bytes_); }
 
   template <class Run>
@@ -174,6 +175,20 @@ TEST(Group, SharedMemoryIsTheSameEverywhere) {
       EXPECT_NE(refused.find("they must be the same on all ranks"), std::string::npos) << refused;
     });
   }
+}
+
+TEST(Group, GathersFewerThanTwoToTheThirtyOnePieces) {
+  Ranks ranks(2);
+  void* const blocks[] = {ranks.block(0), ranks.block(1)};
+  const auto group = Group::from_pointers(0, kCpu, blocks, size_t(1) << 40);  // of which nothing is touched
+  const auto refused = [&](size_t bytes, uintptr_t out) {
+    const auto gather = [&] { group->gather(group->staging(0), bytes, reinterpret_cast<void*>(out), "much", nullptr); };
+    return error_of(gather, ErrorCode::invalid_argument);
+  };
+  EXPECT_EQ(refused(size_t(1) << 30, 17),
+            "bytes is 1073741824; with 2 ranks and such an out they must be fewer than 1073741824");
+  EXPECT_NE(refused(size_t(1) << 32, 20).find("fewer than 4294967296"), std::string::npos);
+  EXPECT_NE(refused(size_t(1) << 34, 32).find("fewer than 17179869184"), std::string::npos);
 }
 
 TEST(Group, BadArgumentsAreNamed) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import Any
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 import cleave
 from cleave import _core
+from cleave.testing.grouped_case import GroupedCase
 
 ROWS = (1, 2, 3, 7, 16, 64, 65, 120, 121, 129, 300)
 SHAPES = [(96, 700), (128, 16384), (2048, 512), (257, 4096)]
@@ -82,6 +84,17 @@ def test_groups_of_rows_are_those_of_any_routing() -> None:
             begin = end
 
 
+@pytest.mark.parametrize("k", [96, 2048])
+def test_groups_are_those_of_any_number_of_groups(k: int) -> None:
+    """As experts that are dealt to ranks."""
+    a, b = draw(96, k), draw(8, k, 64)
+    whole = cleave.grouped_gemm(a, b, np.arange(12, 97, 12, dtype=np.int32), **INVARIANT)
+    for first, count in ((0, 4), (4, 4), (3, 1), (2, 5)):
+        rows, ends = slice(12 * first, 12 * (first + count)), np.arange(12, 12 * count + 1, 12, dtype=np.int32)
+        d = cleave.grouped_gemm(a[rows], b[first : first + count], ends, **INVARIANT)
+        assert np.array_equal(d, whole[rows])
+
+
 @pytest.mark.parametrize(
     ("call", "words"),
     [
@@ -144,6 +157,32 @@ def test_a_gpus_plans_sum_in_one_order(kind: str) -> None:
         assert "narrow" not in names and "stream_k" not in names and "clusters" not in names
         split += plans[0].split_k_slices > 1
     assert split > 0
+
+
+LAYERS = ((96, 32), (256, 96), (768, 2048), (2048, 1024), (1536, 4096), (7168, 2048), (28672, 4096))
+OF_GROUPS: dict[str, dict[str, Any]] = {
+    "bf16": {},
+    "tf32": {"dtype": "float32"},
+    "ieee": {"dtype": "float32", "precision": "ieee"},
+    "fp8 rows": KINDS["fp8 rows"],
+    "fp8 blocks": KINDS["fp8 blocks"],
+}
+
+
+@pytest.mark.parametrize("kind", OF_GROUPS)
+def test_a_gpus_groups_sum_in_one_order_whatever_their_number(kind: str) -> None:
+    asked = OF_GROUPS[kind] | INVARIANT
+    split = 0
+    for (n, k), form in itertools.product(LAYERS, ("forward", "dgrad")):
+        cases = [
+            GroupedCase(groups, groups * tokens, n, k, form=form, **asked)
+            for groups in (1, 2, 3, 4, 8, 16, 31, 64, 128, 1024)
+            for tokens in (1, 40, 1000)
+        ]
+        orders = {order(case.plan("h100")) for case in cases}
+        assert len(orders) == 1, (n, k, form, orders)
+        split += orders.pop()[2] > 1
+    assert split > 0 or kind != "ieee"
 
 
 def test_exact_sums_cost_nothing() -> None:

@@ -32,6 +32,18 @@ struct GroupHeader {
 inline constexpr uint32_t kGroupHeaderBytes = 64 << 10;
 static_assert(sizeof(GroupHeader) <= kGroupHeaderBytes);
 
+/// Behind the header: what each peer's CTAs push to those of the same number here (pushed.h), for even and odd epochs.
+inline constexpr uint32_t kPushedBytes = 8 << 10;  // of a CTA
+
+CLEAVE_HD constexpr uint64_t pushed_offset(uint32_t ranks, uint32_t epoch, uint32_t sender, uint32_t cta) {
+  return kGroupHeaderBytes + uint64_t((epoch % 2 * ranks + sender) * kMostCtas + cta) * kPushedBytes;
+}
+
+/// What of each rank's block is the group's; its staging follows.
+CLEAVE_HD constexpr uint64_t reserved_bytes(uint32_t ranks) {
+  return pushed_offset(ranks, 1, ranks, 0);
+}
+
 CLEAVE_HD constexpr uint64_t* arrival_of(GroupHeader& header, uint32_t epoch, uint32_t meeting, uint32_t peer) {
   return &header.arrivals[epoch % 2][meeting][peer];
 }

@@ -1,13 +1,12 @@
 // The sum over ranks of their partial results, in the order of the ranks and in float32, and what is done to it once:
 // the fixup of split-K whose outer slices are GPUs. Partial results of peers are read where they lie, in their memory,
-// after each CTA has met those of the peers: so a small sum is one trip to say that a rank has come, and one for what
-// it has.
+// after each CTA has met those of the peers; or, of small sums that all ranks make, they are pushed to them.
 #pragma once
 
 #include "cleave/memory/channel_vector.h"
 #include "cleave/peers/fold_config.h"
 #include "cleave/peers/fold_params.h"
-#include "cleave/peers/meeting.h"
+#include "cleave/peers/pushed.h"
 #include "cleave/ptx/sync.h"
 
 namespace cleave {
@@ -21,14 +20,35 @@ struct FoldPiece {
   bool exists;
   RawVector<kBytes> parts[C.ranks];
 
-  CLEAVE_DEVICE void load(const FoldParams& p, uint32_t number) {
+  CLEAVE_DEVICE void place(const FoldParams& p, uint32_t number) {
     exists = number < p.pieces;
     row = p.row.quotient(number);
     column = (number - row * p.row.divisor) * kElements;
+  }
+
+  CLEAVE_DEVICE RawVector<kBytes> part_of(const FoldParams& p, uint32_t rank) const {
+    const char* const from = static_cast<const char*>(p.partials[rank]);
+    return load_vector<kBytes>(from + (row * p.partial_stride + column) * size_of(C.partial), exists);
+  }
+
+  CLEAVE_DEVICE void load(const FoldParams& p) {
     CLEAVE_UNROLL
-    for (uint32_t r = 0; r < C.ranks; ++r) {
-      const char* const from = static_cast<const char*>(p.partials[r]);
-      parts[r] = load_vector<kBytes>(from + (row * p.partial_stride + column) * size_of(C.partial), exists);
+    for (uint32_t r = 0; r < C.ranks; ++r) parts[r] = part_of(p, r);
+  }
+
+  CLEAVE_DEVICE float sum_of(const FoldParams& p, uint32_t i) const {
+    if constexpr (C.partial == DType::i32) {
+      uint32_t sum = parts[0].words[i];
+      CLEAVE_UNROLL
+      for (uint32_t r = 1; r < C.ranks; ++r) sum += parts[r].words[i];
+      const float scale_a = p.scale_a == nullptr ? 1.0f : p.scale_a[row * p.scale_a_stride];
+      const float scale_b = p.scale_b == nullptr ? 1.0f : p.scale_b[(column + i) * p.scale_b_stride];
+      return scaled(int32_t(sum), scale_a, scale_b);
+    } else {
+      float sum = element_of<C.partial>(parts[0], i);
+      CLEAVE_UNROLL
+      for (uint32_t r = 1; r < C.ranks; ++r) sum += element_of<C.partial>(parts[r], i);
+      return sum;
     }
   }
 
@@ -37,9 +57,7 @@ struct FoldPiece {
     float values[kElements];
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < kElements; ++i) {
-      float sum = element_of<C.partial>(parts[0], i);
-      CLEAVE_UNROLL
-      for (uint32_t r = 1; r < C.ranks; ++r) sum += element_of<C.partial>(parts[r], i);
+      float sum = sum_of(p, i);
       if constexpr (C.has_c) sum += load_element(C.c, p.c, row * p.c_stride + column + i);
       if constexpr (C.has_bias) sum += load_element(C.bias, p.bias, column + i);
       values[i] = folded(C.activation, sum, inverse_scale_d);
@@ -54,10 +72,36 @@ struct FoldPiece {
   }
 };
 
+/// The same of what each rank has itself, which it sends to all.
+template <FoldConfig C>
+CLEAVE_DEVICE void fold_pushed(const FoldParams& p) {
+  constexpr uint32_t kPieces = pushed_pieces(C.ranks);
+  FoldPiece<C> pieces[kPieces];
+  PushedVector own[kPieces], all[kPieces][C.ranks];
+  bool exists[kPieces];
+  CLEAVE_UNROLL
+  for (uint32_t i = 0; i < kPieces; ++i) {
+    pieces[i].place(p, (i * gridDim.x + blockIdx.x) * kFoldThreads + threadIdx.x);
+    own[i] = pieces[i].part_of(p, p.meeting.rank);
+    exists[i] = pieces[i].exists;
+  }
+  if (!exchange(p.meeting, own, exists, all)) return;
+  const float inverse = C.has_scale_d ? 1.0f / *p.scale_d : 1.0f;
+  CLEAVE_UNROLL
+  for (uint32_t i = 0; i < kPieces; ++i) {
+    CLEAVE_UNROLL
+    for (uint32_t r = 0; r < C.ranks; ++r) pieces[i].parts[r] = all[i][r];
+    pieces[i].finish(p, inverse);
+  }
+}
+
 template <FoldConfig C>
 CLEAVE_DEVICE void fold(const FoldParams& p) {
   ptx::launch_dependents();
   ptx::grid_dependency_wait();
+  if constexpr (C.pushed) {
+    if (p.meeting.size > 1) return fold_pushed<C>(p);
+  }
   if (p.meeting.size > 1 && !meet(p.meeting)) return;
   constexpr uint32_t kAhead = fold_ahead(C);
   const float inverse = C.has_scale_d ? 1.0f / *p.scale_d : 1.0f;
@@ -66,7 +110,10 @@ CLEAVE_DEVICE void fold(const FoldParams& p) {
   for (uint32_t first = blockIdx.x * kFoldThreads + threadIdx.x; first < p.pieces; first += kAhead * step) {
     FoldPiece<C> pieces[kAhead];
     CLEAVE_UNROLL
-    for (uint32_t i = 0; i < kAhead; ++i) pieces[i].load(p, first + i * step);
+    for (uint32_t i = 0; i < kAhead; ++i) {
+      pieces[i].place(p, first + i * step);
+      pieces[i].load(p);
+    }
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < kAhead; ++i) pieces[i].finish(p, inverse);
   }

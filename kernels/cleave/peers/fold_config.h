@@ -9,13 +9,14 @@ namespace cleave {
 
 struct FoldConfig {
   uint32_t ranks = 2;
-  DType partial = DType::bf16;  // f16, bf16, f32
+  DType partial = DType::bf16;  // f16, bf16, f32; i32: of 8 bits' products, with their scales
   DType c = DType::bf16;        // of what is added once, a matrix
   DType bias = DType::f32;      // and a row
   DType d = DType::bf16;        // of the result
   bool has_c = false, has_bias = false, has_scale_d = false;
   Activation activation = Activation::none;
   bool vectors = true;  // rows begin and end at multiples of 16 bytes of partial results
+  bool pushed = false;  // vectors that each rank has of its own partial result alone, and sends (pushed.h)
 
   CLEAVE_HD friend constexpr bool operator==(const FoldConfig&, const FoldConfig&) = default;
 };
@@ -31,6 +32,18 @@ CLEAVE_HD constexpr uint32_t fold_elements(const FoldConfig& c) {
 /// Pieces of a thread whose loads are under way together.
 CLEAVE_HD constexpr uint32_t fold_ahead(const FoldConfig& c) {
   return c.ranks <= 2 ? 4 : c.ranks <= 4 ? 2 : 1;
+}
+
+/// Pieces of a thread that it sends and receives together.
+CLEAVE_HD constexpr uint32_t pushed_pieces(uint32_t ranks) {
+  return ranks <= 4 ? 2 : 1;
+}
+static_assert(pushed_pieces(2) * kFoldThreads * 16 <= kPushedBytes);
+inline constexpr uint32_t kMostPushingRanks = 8;
+
+/// An exact sum, scaled as one GPU's epilogue does it (epilogue/epilogue.h).
+CLEAVE_HD float scaled(int32_t sum, float scale_a, float scale_b) {
+  return float(sum) * (scale_a * scale_b);
 }
 
 /// What becomes of a sum over the ranks, to which c and bias are added.

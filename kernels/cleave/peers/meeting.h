@@ -22,35 +22,57 @@ struct DeviceWaiting {
   CLEAVE_DEVICE static void pause() {}
 };
 
-/// By all threads of the CTA, at least as many as ranks, behind grid_dependency_wait. False: the group is broken.
-CLEAVE_DEVICE bool meet(const MeetingParams& p) {
-  __shared__ uint32_t first_lost;
-  const uint32_t meeting = p.first + blockIdx.x, peer = threadIdx.x;
-  GroupHeader& own = *p.headers[p.rank];
-  const Arrival arrival{own.epochs[meeting] + 1, p.signature};
-  const bool broken = *static_cast<volatile uint32_t*>(&own.broken) != 0;
-  if (peer == 0) first_lost = kMostRanks;
-  __syncthreads();
-  if (broken) return false;
-  Outcome outcome = Outcome::arrived;
-  Arrival seen;
-  if (peer < p.size && peer != p.rank) {
-    uint64_t* const to = arrival_of(*p.headers[peer], arrival.epoch, meeting, p.rank);
-    ptx::store_release_system(to, arrival.bits());
-    const uint64_t* const from = arrival_of(own, arrival.epoch, meeting, peer);
-    outcome = wait_for(DeviceWaiting{p.record}, from, arrival, p.timeout, seen);
-    if (outcome != Outcome::arrived) atomicMin(&first_lost, peer);
-  }
-  __syncthreads();
-  if (peer == 0) own.epochs[meeting] = arrival.epoch;
-  if (outcome != Outcome::arrived && peer == first_lost && atomicExch(&own.broken, 1u) == 0) {
-    p.record->peer = peer;
+/// As one thread of the CTA sees it, behind grid_dependency_wait. There are at least as many threads as ranks.
+struct Meeting {
+  const MeetingParams& p;
+  GroupHeader& own;
+  const uint32_t number, peer;  // the meeting's, and the thread's peer's
+  const Arrival arrival;
+
+  CLEAVE_DEVICE explicit Meeting(const MeetingParams& params)
+      : p(params),
+        own(*params.headers[params.rank]),
+        number(params.first + blockIdx.x),
+        peer(threadIdx.x),
+        arrival{own.epochs[number] + 1, params.signature} {}
+
+  CLEAVE_DEVICE bool is_broken() const { return *static_cast<const volatile uint32_t*>(&own.broken) != 0; }
+  CLEAVE_DEVICE bool has_peer() const { return peer < p.size && peer != p.rank; }
+
+  /// Where the thread's peer is told, and where it tells.
+  CLEAVE_DEVICE uint64_t* to() const { return arrival_of(*p.headers[peer], arrival.epoch, number, p.rank); }
+  CLEAVE_DEVICE const uint64_t* from() const { return arrival_of(own, arrival.epoch, number, peer); }
+
+  /// The group is of no use any more, and the host reads why; the first one says it.
+  CLEAVE_DEVICE void give_up(uint32_t lost, Outcome outcome, Arrival seen) const {
+    if (atomicExch(&own.broken, 1u) != 0) return;
+    p.record->peer = lost;
     p.record->expected = arrival;
     p.record->seen = seen;
     __threadfence_system();
     *static_cast<volatile Outcome*>(&p.record->outcome) = outcome;
   }
-  return first_lost == kMostRanks;
+
+  /// By all threads: whether all have met.
+  CLEAVE_DEVICE bool end(bool met) const {
+    const bool all = __syncthreads_and(met);
+    if (threadIdx.x == 0) own.epochs[number] = arrival.epoch;
+    return all;
+  }
+};
+
+/// By all threads. False: the group is broken.
+CLEAVE_DEVICE bool meet(const MeetingParams& p) {
+  const Meeting meeting(p);
+  if (meeting.is_broken()) return false;
+  Outcome outcome = Outcome::arrived;
+  if (meeting.has_peer()) {
+    ptx::store_release_system(meeting.to(), meeting.arrival.bits());
+    Arrival seen;
+    outcome = wait_for(DeviceWaiting{p.record}, meeting.from(), meeting.arrival, p.timeout, seen);
+    if (outcome != Outcome::arrived) meeting.give_up(meeting.peer, outcome, seen);
+  }
+  return meeting.end(outcome == Outcome::arrived);
 }
 
 }  // namespace cleave

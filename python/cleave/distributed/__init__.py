@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 
 from .. import _mistakes
-from . import _operators
+from . import _explained, _operators
 from ._direct import call
 from ._errors import PeerError
 from ._moe import AllToAll, Dispatched, Route, moe_combine, moe_dispatch
@@ -69,7 +69,7 @@ def gemm_all_reduce(
         out_dtype: of the result; a's otherwise.
         partial_dtype: float16, bfloat16 or float32: what each rank's product is rounded to before it is sent and
             added; a's otherwise.
-        order: "rank"; "k", the bits of one GPU, is refused so far.
+        order: "rank"; "k", the bits of one GPU, is for the exact sums of `scaled_gemm_all_reduce`.
         transport: what moves: "peer", memory that all ranks see, of GPUs of one host or of the host; "nccl"; "gloo",
             which takes CUDA tensors by way of the host; "auto": CLEAVE_TRANSPORT, or what serves best of these.
 
@@ -143,7 +143,9 @@ def scaled_gemm_all_reduce(
 
     Args:
         a, b, scale_a, scale_b, use_fast_accum: this rank's, as in `cleave.scaled_gemm`; scales are of each rank's K.
-        group, bias, c, activation, order, transport: as in `gemm_all_reduce`.
+        group, bias, c, activation, transport: as in `gemm_all_reduce`.
+        order: "rank"; or "k", the bits of one GPU's `scaled_gemm` over all of K, of int8 with one scale for all or one
+            for each row (column): these are then of all of K, the same on all ranks, and int32 sums are sent.
         partial_dtype, out_dtype: as there; bfloat16 otherwise.
         scale_d: one float32, the same on all ranks, with an out_dtype of 8 bits: the sum is divided by it, once.
 
@@ -205,7 +207,7 @@ def explain(
         named = ", ".join(name for name in __all__ if "gemm" in name)
         raise ValueError(f"operation is {operation!r}; it must be one of {named}")
     peers = Peers(name_of(group, operation))
-    return f"{operation} over {peers.size} ranks by " + _operators.explained(
+    return f"{operation} over {peers.size} ranks by " + _explained.explained(
         operation, m, n, partial_dtype.itemsize, peers, torch.device(device)
     )
 

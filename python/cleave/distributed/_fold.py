@@ -17,7 +17,7 @@ from .._epilogue.value import Trace, Value
 
 ACTIVATIONS = tuple(name for name in _core.choices["activation"] if name != "swiglu")  # whose gates are no sum
 
-_MOST = 16  # partial results of one launch
+MOST_FOLDED = 16  # partial results of one launch
 
 
 def fold(
@@ -32,20 +32,24 @@ def fold(
     most_rows: int | None = None,
     group: Any = None,
     call: str = "",
+    pushed: bool = False,
+    scales: tuple[Tensor | None, Tensor | None] = (None, None),
 ) -> Tensor:
     """activation(((p0 + p1) + p2 ...) + c + bias) / scale_d, in float32 up to D's rounding.
 
     partials: [M, N] of each rank. bias: [N]. c: [M, N]. scale_d: one element. group: whose staging the partial results
-    are in; the ranks meet first, in what they call `call`, and each says how many rows any of them has at most. More
-    than 16 are added in several launches, whose sums between are float32: the same bits. out: where the result goes.
+    are in; the ranks meet first, in what they call `call`, and each says how many rows any of them has at most. pushed:
+    all of them make this sum, and may send each other what they have. More than 16 are added in several launches, whose
+    sums between are float32: the same bits. scales: what the exact sum of int32 partial results is multiplied by, one
+    for all or one for each row, and the same for columns. out: where the result goes.
     """
-    while len(partials) > _MOST:
-        total = fold(partials[:_MOST], torch.float32)
-        partials = [total, *(part.float() for part in partials[_MOST:])]
+    while len(partials) > MOST_FOLDED:
+        total = fold(partials[:MOST_FOLDED], torch.float32)
+        partials = [total, *(part.float() for part in partials[MOST_FOLDED:])]
     if out is None:
         out = torch.empty_like(partials[0], dtype=out_dtype, memory_format=torch.contiguous_format)
     most = out.shape[0] if most_rows is None else most_rows
-    _core.fold(partials, out, bias, c, scale_d, activation, most, group, call, None)
+    _core.fold(partials, out, *scales, bias, c, scale_d, activation, most, group, call, pushed, None)
     return out
 
 

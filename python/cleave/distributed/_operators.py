@@ -18,7 +18,7 @@ from . import _agreement, _moe_operators, _rules
 from ._fold import fold, is_fused, onto
 from ._peer_memory import bytes_of
 from ._peers import Peers
-from ._transports import Collectives, Multiply, PeerStores, fills_a_gpu, is_large, name_for, transport_for
+from ._transports import Collectives, Multiply, PeerStores, fills_a_gpu, is_large, transport_for
 
 _library = torch.library.Library("cleave", "FRAGMENT")
 
@@ -67,21 +67,27 @@ def _partials(
     partial_dtype: torch.dtype,
     order: str,
     transport: str,
+    exact: _rules.Scales | None = None,
 ) -> Tensor:
     """The sum over ranks of their products, which have as many rows as a, whole or this rank's. fuses: whether
-    `multiply` takes epilogue functions."""
+    `multiply` takes epilogue functions. exact: the scales of all of K, of int32 partial results."""
     rows = a.shape[0]
     share, own = peers.share(rows), peers.own(rows)
     _rules.check_epilogue(a, columns, bias, activation)
-    _rules.check_sum(a, order, partial_dtype, own if scatter else rows, columns, c=c, scale_d=scale_d)
+    _rules.check_sum(
+        a, order, exact is not None, partial_dtype, own if scatter else rows, columns, c=c, scale_d=scale_d
+    )
     _rules.check_out(out_dtype, scale_d)
     shape = _shape(peers.operation, peers.size, rows, columns, a.dtype, partial_dtype, out_dtype, scatter)
+    scales = exact or (None, None)
     call = f"{shape.call}, activation={activation}, bias={bias is not None}, c={c is not None})"
     way = _way(peers, a.device, transport, call, shape.bytes)
     product = multiply, a, rows, columns, partial_dtype
     if shape.one_shot:
         parts = way.everyones(*product)
-        return fold(parts, out_dtype, bias, c, activation, scale_d, most_rows=rows, **way.meeting)
+        return fold(
+            parts, out_dtype, bias, c, activation, scale_d, most_rows=rows, pushed=True, scales=scales, **way.meeting
+        )
     whole = None if scatter else way.whole(a, rows, columns, out_dtype, shape.large)
     made = a.new_empty(own, columns, dtype=out_dtype) if whole is None else whole.own[:own]
     if whole is not None and c is not None:
@@ -89,12 +95,13 @@ def _partials(
     fused = fuses and is_fused(a, peers.size, c, bias, activation, scale_d)
     for part, parts in way.shares(*product, shape.large, fused):
         added = None if c is None else c[part]
+        rows_of_a = slice(peers.rank * share + part.start, peers.rank * share + part.stop)
         if parts[peers.rank] is None:
-            rows_of_a = slice(peers.rank * share + part.start, peers.rank * share + part.stop)
             multiply(made[part], rows_of_a, onto(parts, partial_dtype, added, bias))
         else:
             most = share if part.stop == own else part.stop - part.start
-            fold(parts, out_dtype, bias, added, activation, scale_d, out=made[part], most_rows=most, **way.meeting)
+            given = {"out": made[part], "most_rows": most, "scales": _rules.of_rows(scales, rows_of_a)}
+            fold(parts, out_dtype, bias, added, activation, scale_d, **given, **way.meeting)
         if whole is not None:
             whole.made(part)
     return made if whole is None else whole.all()
@@ -147,47 +154,6 @@ def is_one_shot(partial_bytes: int, size: int) -> bool:
     return more / _WIRE <= _COLLECTIVE
 
 
-def explained(operation: str, m: int, n: int, itemsize: int, peers: Peers, device: torch.device) -> str:
-    """What follows the operation in `explain`."""
-    transport, why = name_for(peers, device)
-    gathers = not operation.endswith("reduce_scatter")
-    large = is_large(m, peers.size, gathers)
-    large = large and (operation.startswith("all_gather") or fills_a_gpu(m // peers.size, n))
-    steps = _steps(operation, m * n * itemsize, peers.size, transport, large)
-    return f"{transport}{why}, {steps}" + ("; large: parts are moved while others are made" if large else "")
-
-
-def _steps(operation: str, sent: int, size: int, transport: str, large: bool) -> str:
-    """sent: the bytes of a rank's partial result, or of the gathered a."""
-    part = sent * (size - 1) // size
-    through_memory = transport == "peer"
-    if operation.startswith("all_gather"):
-        moved = f"each rank's rows into memory that all see, {part} bytes read from it" if through_memory else ""
-        return f"{moved or f'unfused: all-gather of {part} bytes a rank'}, then the product"
-    if operation.endswith("reduce_scatter"):
-        if through_memory:
-            return f"product into memory that all see, sum in rank order, which reads {part} bytes of peers'"
-        return f"unfused: product, all-to-all of {part} bytes a rank, sum in rank order"
-    if not large and is_one_shot(sent, size):
-        why = "; a second trip would cost more than the bytes that it saves"
-        if through_memory:
-            read = sent * (size - 1)
-            return (
-                "one-shot: product into memory that all see, sum in rank order on every rank, which reads "
-                f"{read} bytes of peers'{why}"
-            )
-        return f"unfused, one-shot: product, all-gather of its {sent} bytes, sum in rank order on every rank{why}"
-    if through_memory:
-        return (
-            f"two-shot: product into memory that all see, sum of each rank's rows in rank order, which reads {part} "
-            "bytes of peers', and these rows from all: fewer bytes than all partial results for all"
-        )
-    return (
-        f"unfused, two-shot: product, all-to-all of {part} bytes a rank, sum of each rank's rows in rank order, "
-        "all-gather of these: fewer bytes than all partial results for all"
-    )
-
-
 def _sum(name: str, scatter: bool) -> Callable[..., Tensor]:
     def implementation(
         a: Tensor, b: Tensor, group_name: str, bias: Tensor | None = None, c: Tensor | None = None, **options: Any
@@ -236,17 +202,22 @@ def _scaled_sum(name: str, scatter: bool) -> Callable[..., Tensor]:
         peers = Peers(group_name, name)
         split = _split_of(a.shape[0], b, peers, False)
         by_row = scale_a is not None and scale_a.dim() == 2 and scale_a.shape[0] == a.shape[0]
+        exact = given["order"] == "k" and _rules.is_exact(a, b, scale_a, scale_b)
+        if exact:
+            _rules.check_exact(options.get("partial_dtype"), peers)
+            given["partial_dtype"], given["exact"] = torch.int32, (_rules.vector(scale_a), _rules.vector(scale_b))
 
         def multiply(out: Tensor, rows: slice, epilogue: Any = None) -> None:
             scale = scale_a[rows] if by_row else scale_a
+            scales = (None, None) if exact else (scale, scale_b)
             options = {"use_fast_accum": use_fast_accum, "split_k_mode": split, "out": out}
             if epilogue is None:
-                torch.ops.cleave.scaled_gemm.out(a[rows], b, scale, scale_b, **options)
+                torch.ops.cleave.scaled_gemm.out(a[rows], b, *scales, **options)
             else:
-                scaled_gemm(a[rows], b, scale, scale_b, epilogue=epilogue, **options)
+                scaled_gemm(a[rows], b, *scales, epilogue=epilogue, **options)
 
         added = {"bias": bias, "c": c, "scale_d": scale_d}
-        return _partials(peers, a, b.shape[1], multiply, fuses=True, scatter=scatter, **added, **given)
+        return _partials(peers, a, b.shape[1], multiply, fuses=not exact, scatter=scatter, **added, **given)
 
     return implementation
 
@@ -358,10 +329,10 @@ def _all_gather_rows(x: Tensor, group_name: str, *, rows: int | None = None, tra
 
 def _gather(name: str, rows: int, peers: Peers, transport: str, *parts: Tensor, **use: Any) -> list[Tensor]:
     said = ", ".join(f"{list(x.shape[1:])} of {x.dtype}" for x in parts)
-    large = use and is_large(rows, peers.size, True)  # all rows are written by those who have them
+    large = bool(use) and is_large(rows, peers.size, True)  # all rows are written by those who have them
     takes = bytes_of(*(((rows if large else peers.share(rows), *x.shape[1:]), x.dtype) for x in parts))
     way = _way(peers, parts[0].device, transport, f"{name}(rows={rows}, {said})", takes)
-    return way.gather_rows(*parts, rows=rows, **use)
+    return way.gather_rows(*parts, rows=rows, large=large, **use)
 
 
 IMPLEMENTATIONS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ._fold import ACTIVATIONS
+from ._fold import ACTIVATIONS, MOST_FOLDED
 from ._peers import Peers
 
 _PARTIALS = (torch.float16, torch.bfloat16, torch.float32)
@@ -35,21 +35,54 @@ def check_epilogue(a: Tensor, columns: int, bias: Tensor | None, activation: str
     _check_device(a, bias=bias)
 
 
-def check_sum(a: Tensor, order: str, dtype: torch.dtype, rows: int, columns: int, **added: Tensor | None) -> None:
-    """rows: of what this rank gets of the sum."""
-    if order == "k":
+def check_sum(
+    a: Tensor, order: str, exact: bool, dtype: torch.dtype, rows: int, columns: int, **added: Tensor | None
+) -> None:
+    """rows: of what this rank gets of the sum. exact: it is one of integers, which check_exact has seen."""
+    if order == "k" and not exact:
+        why = "scales of blocks make floats of its sums" if a.dtype == torch.int8 else "its sums are floats"
         raise ValueError(
-            "order is 'k', the bits of one GPU, which need kernels that begin with the sums of the rank before; there "
-            "are none yet. Use order='rank', which repeats its own bits"
+            f"order is 'k', the bits of one GPU, but a is {a.dtype}: {why}, and where K is cut changes their bits, "
+            "whatever adds them up (docs/determinism.md). int8 with one scale for all or one for each row has them. "
+            "Use order='rank', which repeats its own bits"
         )
-    if order != "rank":
-        raise ValueError(f"order is {order!r}; it must be 'rank'")
-    if dtype not in _PARTIALS:
+    if order not in ("rank", "k"):
+        raise ValueError(f"order is {order!r}; it must be 'rank' or 'k'")
+    if not exact and dtype not in _PARTIALS:
         raise TypeError(f"partial_dtype is {dtype}; it must be torch.float16, torch.bfloat16 or torch.float32")
     c = added["c"]
     if c is not None and c.shape != (rows, columns):
         raise ValueError(f"c is {list(c.shape)}; it must be [{rows}, {columns}], as this rank's part of the sum")
     _check_device(a, **added)
+
+
+Scales = tuple[Tensor | None, Tensor | None]
+
+
+def is_exact(a: Tensor, b: Tensor, scale_a: Tensor | None, scale_b: Tensor | None) -> bool:
+    """Whether sums are integers, scaled when they are whole."""
+    by_vectors = all(
+        x is None or x.numel() in (1, count) for x, count in ((scale_a, a.shape[0]), (scale_b, b.shape[1]))
+    )
+    return a.dtype == torch.int8 and by_vectors
+
+
+def check_exact(partial_dtype: torch.dtype | None, peers: Peers) -> None:
+    if partial_dtype not in (None, torch.int32):
+        raise TypeError(f"partial_dtype is {partial_dtype}; with order 'k' partial results are torch.int32: leave it")
+    if peers.size > MOST_FOLDED:
+        raise ValueError(
+            f"order is 'k', and the group has {peers.size} ranks; integers of {MOST_FOLDED} are added up at most"
+        )
+
+
+def vector(scale: Tensor | None) -> Tensor | None:
+    return None if scale is None else scale.reshape(-1)
+
+
+def of_rows(scales: Scales, rows: slice) -> Scales:
+    scale_a, scale_b = scales
+    return scale_a if scale_a is None or scale_a.numel() == 1 else scale_a[rows], scale_b
 
 
 def check_out(dtype: torch.dtype, scale_d: Tensor | None) -> None:

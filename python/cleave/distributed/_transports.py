@@ -56,7 +56,7 @@ class Collectives:
         return gather(own, self.peers, self.name)[:rows]
 
     def gather_rows(
-        self, *parts: Tensor, rows: int, use: Use | None = None, columns: int = 0, kept: bool = True
+        self, *parts: Tensor, rows: int, large: bool, use: Use | None = None, columns: int = 0, kept: bool = True
     ) -> list[Tensor]:
         """All rows of each tensor, whose rows torch.chunk has dealt. `use` makes a product of so many columns of them,
         once or of some rows after the other; without `kept` nothing need be left after that."""
@@ -113,20 +113,20 @@ class PeerStores:
         slots = self._turn.take((size, share, columns), dtype)  # of each rank: a place for each rank's rows of its own
         others = like.new_empty(size - 1, share, columns, dtype=dtype)
         beside = Beside(like.device)
-        parts, left = _parts(share, 1), []
+        parts, there = _parts(share), []
         for part in parts:
             for step in range(1, size):  # from the next rank on, so that none receives from all at once
                 owner = (rank + step) % size
                 multiply(others[step - 1, part], _rows_of(owner, share, part))
                 with beside.behind_all():
                     slots[owner][rank, part].copy_(others[step - 1, part], non_blocking=True)
-            left.append(beside.event())
+            if fused:  # else the kernel that adds up begins with a meeting
+                self._turn.meet(beside.stream)
+            there.append(beside.event())
         if not fused:
             multiply(slots[rank][rank], slice(rank * share, (rank + 1) * share))
-        for part, event in zip(parts, left, strict=True):
+        for part, event in zip(parts, there, strict=True):
             beside.computing.wait_event(event)
-            if fused:
-                self._turn.meet()
             yield part, [None if fused and r == rank else slots[rank][r, part] for r in range(size)]
 
     def whole(self, like: Tensor, rows: int, columns: int, dtype: torch.dtype, large: bool) -> Whole:
@@ -141,10 +141,10 @@ class PeerStores:
         return whole[:rows]
 
     def gather_rows(
-        self, *parts: Tensor, rows: int, use: Use | None = None, columns: int = 0, kept: bool = True
+        self, *parts: Tensor, rows: int, large: bool, use: Use | None = None, columns: int = 0, kept: bool = True
     ) -> list[Tensor]:
         share = self.peers.share(rows)
-        if use is not None and is_large(rows, self.peers.size, True):
+        if large and use is not None:
             return self._pushed_rows(parts, share, use, columns, kept or not fills_a_gpu(share, columns))
         taken = [self._turn.take((share, *x.shape[1:]), x.dtype) for x in parts]
         for x, everyones in zip(parts, taken, strict=True):
@@ -160,13 +160,16 @@ class PeerStores:
         others = [(rank + step) % size for step in range(1, size)]
         slots = [self._turn.take((size * share, *x.shape[1:]), x.dtype) for x in parts]
         gathered = [x.new_empty(size * share if kept else 0, *x.shape[1:]) for x in parts]
-        beside, there = Beside(parts[0].device), []
+        beside, there, moved = Beside(parts[0].device), [], _parts(share)
+        # All at once, where this rank's own take longer than they do to come; ranks meet as often, whatever columns.
+        pieces = [slice(0, share)] if columns >= _HIDING * size else moved
         with beside.behind_all():
-            for part in _parts(share, size - 1):
+            for part in pieces:
                 for x, everyones in zip(parts, slots, strict=True):
                     for peer in others:
                         everyones[peer][_rows_of(rank, share, part)].copy_(x[part], non_blocking=True)
-                self._turn.meet(beside.stream)
+                for _ in range(len(moved) // len(pieces)):
+                    self._turn.meet(beside.stream)
                 there.append((part, beside.event()))
             for whole, x, everyones in zip(gathered, parts, slots, strict=True):
                 for peer in range(size if kept else 0):
@@ -177,24 +180,13 @@ class PeerStores:
             use(gathered, slice(0, size * share))
             return gathered
         use(list(parts), slice(rank * share, (rank + 1) * share))
-        for part, event in _together(there, columns, size):
+        for part, event in there:
             beside.computing.wait_event(event)
             for peer in others:
                 rows = _rows_of(peer, share, part)
                 use([everyones[rank][rows] for everyones in slots], rows)
         beside.join()
         return gathered
-
-
-def _together(there: list[tuple[slice, Any]], columns: int, size: int) -> Iterator[tuple[slice, Any]]:
-    """Rows that are multiplied together, and when they are there: enough for all SMs; all, where this rank's own took
-    longer than they do to come."""
-    begin = 0
-    for part, event in there:
-        is_last = part is there[-1][0]
-        if is_last or (columns < _HIDING * size and fills_a_gpu(part.stop - begin, columns)):
-            yield slice(begin, part.stop), event
-            begin = part.stop
 
 
 class PulledWhole(Whole):
@@ -260,10 +252,10 @@ def fills_a_gpu(rows: int, columns: int) -> bool:
     return rows * columns >= _WAVE
 
 
-def _parts(share: int, peers: int) -> list[slice]:
-    """Rows that are moved together. Several parts leave sooner and are done sooner, and so do several peers' rows."""
-    count = max(1, min(4, share // (_LEAST_ROWS // 2)) // peers)
-    step = -(-share // count // 128) * 128
+def _parts(share: int) -> list[slice]:
+    """Rows that are moved together: one half while the other is made. More parts have more ends, at each of which SMs
+    wait for the slowest."""
+    step = -(-share // 2 // 128) * 128
     return [slice(begin, min(begin + step, share)) for begin in range(0, share, step)]
 
 

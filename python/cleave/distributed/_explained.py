@@ -1,0 +1,50 @@
+"""What a call does, and why, in words: `cleave.distributed.explain`."""
+
+from __future__ import annotations
+
+import torch
+
+from . import _operators
+from ._peers import Peers
+from ._transports import fills_a_gpu, is_large, name_for
+
+
+def explained(operation: str, m: int, n: int, itemsize: int, peers: Peers, device: torch.device) -> str:
+    """What follows the operation in `explain`."""
+    transport, why = name_for(peers, device)
+    gathers = not operation.endswith("reduce_scatter")
+    large = is_large(m, peers.size, gathers)
+    large = large and (operation.startswith("all_gather") or fills_a_gpu(m // peers.size, n))
+    steps = _steps(operation, m * n * itemsize, peers.size, transport, large)
+    return f"{transport}{why}, {steps}" + ("; large: parts are moved while others are made" if large else "")
+
+
+def _steps(operation: str, sent: int, size: int, transport: str, large: bool) -> str:
+    """sent: the bytes of a rank's partial result, or of the gathered a."""
+    part = sent * (size - 1) // size
+    through_memory = transport == "peer"
+    if operation.startswith("all_gather"):
+        moved = f"each rank's rows into memory that all see, {part} bytes read from it" if through_memory else ""
+        return f"{moved or f'unfused: all-gather of {part} bytes a rank'}, then the product"
+    if operation.endswith("reduce_scatter"):
+        if through_memory:
+            return f"product into memory that all see, sum in rank order, which reads {part} bytes of peers'"
+        return f"unfused: product, all-to-all of {part} bytes a rank, sum in rank order"
+    if not large and _operators.is_one_shot(sent, size):
+        why = "; a second trip would cost more than the bytes that it saves"
+        if through_memory:
+            read = sent * (size - 1)
+            return (
+                "one-shot: product into memory that all see, sum in rank order on every rank, which takes "
+                f"{read} bytes of peers'{why}"
+            )
+        return f"unfused, one-shot: product, all-gather of its {sent} bytes, sum in rank order on every rank{why}"
+    if through_memory:
+        return (
+            f"two-shot: product into memory that all see, sum of each rank's rows in rank order, which reads {part} "
+            "bytes of peers', and these rows from all: fewer bytes than all partial results for all"
+        )
+    return (
+        f"unfused, two-shot: product, all-to-all of {part} bytes a rank, sum of each rank's rows in rank order, "
+        "all-gather of these: fewer bytes than all partial results for all"
+    )
