@@ -158,7 +158,7 @@ PRETRAINED += [(qwen3_moe, name) for name in ("int8-channel-token", "deepseek", 
 
 @pytest.mark.parametrize(("make", "name"), PRETRAINED)
 def test_from_pretrained(make: Callable[[], Any], name: str, tmp_path: Path) -> None:
-    """One call makes what the steps make, whatever the checkpoint's dtypes are, and what generates as the folder says."""
+    """One call makes what the steps make, whatever the checkpoint's dtypes, and generates as the folder says."""
     torch.manual_seed(0)
     trained = make()
     trained.generation_config.max_new_tokens = 6
