@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+import cleave
+
 torch = pytest.importorskip("torch", minversion="2.10")
 pytest.importorskip("cleave.torch", exc_type=ImportError)
 
@@ -19,7 +21,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "gemm.default": lambda x: ops.gemm.default(x, x.t()),
     "grouped_gemm": lambda x: ops.grouped_gemm(x, x.new_ones(2, 4, 8), ROWS),
     "grouped_gemm.full": lambda x: ops.grouped_gemm.full(x, x.new_ones(2, 4, 8), ROWS, activation="relu"),
-    "conv": lambda x: ops.conv(x.view(1, 6, 2, 2), x.new_ones(4, 6, 1, 1)),
+    "conv": lambda x: ops.conv(x.view(1, 2, 2, 6).permute(0, 3, 1, 2), x.new_ones(4, 6, 1, 1)),
     "moe_gather": lambda x: ops.moe_gather(x[:3], ops.moe_sort_tokens(IDS, 2)[1]),
 }
 
@@ -69,7 +71,6 @@ def test_what_requires_grad_by_name_is_recorded() -> None:
 
 def test_tensors_in_a_list_are_recorded() -> None:
     """Inputs of an epilogue function."""
-    import cleave
 
     @cleave.epilogue
     def scaled(acc, s: cleave.row):
