@@ -52,7 +52,7 @@ class MixedKernel:
 
 
 def permute_param_layout_(param: Any, input_dim: int, output_dim: int, **kwargs: Any) -> Any:
-    """Of parameters that have [in, out] already."""
+    """For parameters that are [in, out] already."""
     assert (input_dim, output_dim) == (0, 1)
     return param
 

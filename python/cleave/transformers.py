@@ -3,12 +3,12 @@
     import cleave.transformers
     model = cleave.transformers.from_pretrained("Qwen/Qwen3-8B-FP8", device="cuda")
 
-loads what `cleave.torch.load_quantized` knows, of a folder or the Hub. Of models in 16 bits
+loads what `cleave.torch.load_quantized` knows, from a folder or the Hub. In models of 16 bits
 
     model = AutoModelForCausalLM.from_pretrained(name, experts_implementation="cleave")
 
-multiplies experts by Cleave's grouped products; `model.set_experts_implementation("cleave")` changes a model that is
-there. Tokens are sorted by expert, all gates and ups are one product, all downs another: nothing is padded, nothing
+experts are multiplied by Cleave's grouped products; `model.set_experts_implementation("cleave")` changes a model that
+is there. Tokens are sorted by expert, all gates and ups are one product, all downs another: nothing is padded, nothing
 waits for the GPU, so a step may be captured in a CUDA graph, of any routing. It has gradients; without them
 silu(gate) * up is a part of the first product. Needs transformers 5 or newer.
 """

@@ -38,7 +38,7 @@ print(kernel.W8A8Linear.from_linear(torch.nn.Linear(8, 4))(torch.ones(2, 8)).sha
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of this checkout's package, in a wheel's place."""
+    """This checkout's package, in a wheel's place."""
     folder = tmp_path_factory.mktemp("hub")
     package = Path(cleave.__file__).parent
     with zipfile.ZipFile(folder / WHEEL, "w") as archive:

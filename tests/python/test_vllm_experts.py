@@ -11,7 +11,15 @@ from typing import Any
 
 import pytest
 from doc_snippets import ROOT
-from vllm_stand_ins import EXPERTS, LAYERS, ActivationFormat, Backend, MoEActivation, platform, vllm_stand_in  # noqa: F401
+from vllm_stand_ins import (
+    EXPERTS,
+    LAYERS,
+    ActivationFormat,
+    Backend,
+    MoEActivation,
+    platform,
+    vllm_stand_in,  # noqa: F401
+)
 
 torch = pytest.importorskip("torch", minversion="2.10")
 pytest.importorskip("cleave.torch", exc_type=ImportError)

@@ -27,7 +27,7 @@ from .answer import Answer
 
 _ops = torch.ops.cleave
 
-# Of weights and activations.
+# What weights and activations have.
 _SCHEMES = (
     (kFp8Static128BlockSym, kFp8Dynamic128Sym),
     (kFp8StaticChannelSym, kFp8DynamicTokenSym),

@@ -27,7 +27,7 @@ def register_autograd(name: str, backward: Callable[..., Any], *, setup_context:
     operation, _, overload = name.removeprefix("cleave::").partition(".")
     packet = getattr(torch.ops.cleave, operation)
     packet.__class__ = _Packet
-    # Of an overload some parts of torch take no other class.
+    # Some parts of torch take no other class for an overload.
     operator = getattr(packet, overload or "default")
     operator._op = partial(_call, operator._op)
 
