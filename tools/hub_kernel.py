@@ -7,7 +7,7 @@
     cleave.ops.gemm(a, b), cleave.W8A8Linear, ...
 
 The operators are of torch's stable ABI, so that a wheel has one variant for the CPU, and one for each major version of
-CUDA. NumPy, which `cleave.gemm` and its like need beside torch, is not among what such a kernel may ask for.
+CUDA; for CPython 3.12 and later. NumPy, which Cleave needs, is not among what such a kernel may ask for.
 """
 
 from __future__ import annotations
