@@ -39,7 +39,7 @@ WARM_UP_S = 2.0
 GROUP = 128  # elements with a scale of their own, of 4-bit weights
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", action="append", choices=[job.name for job in JOBS], help="this job; repeatable")
     parser.add_argument("--quick", action="store_true", help="the first shape of each job, and fewer rounds")
@@ -49,7 +49,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
     parser.add_argument("--json", type=Path, metavar="FILE", help="write machine, rows and summaries there as well")
-    arguments = parser.parse_args(argv)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    arguments = parser().parse_args(argv)
     if arguments.device == "cuda" and not (torch.cuda.is_available() and cleave.device_count()):
         print("repeat.py: no NVIDIA GPU that torch and Cleave can use; --device cpu checks results", file=sys.stderr)
         return 2

@@ -34,7 +34,12 @@ VLLM_CLASSES = {
     "FP8ScaledMMLinearKernel": f"{LINEAR}/ScaledMMLinearKernel.py",
     "Fp8BlockScaledMMLinearKernel": f"{LINEAR}/BlockScaledMMLinearKernel.py",
     "CutlassInt8ScaledMMLinearKernel": f"{LINEAR}/cutlass.py",
+    "MPLinearKernel": "vllm/model_executor/kernels/linear/mixed_precision/MPLinearKernel.py",
+    "FusedMoEExpertsModular": "vllm/model_executor/layers/fused_moe/modular_kernel.py",
 }
+# What it wraps, of each module.
+VLLM_ORACLES = {name: f"vllm/model_executor/layers/fused_moe/oracle/{name}.py" for name in ("fp8", "int8")}
+VLLM_ORACLE_FUNCTIONS = ("backend_to_kernel_cls", "_get_priority_backends")
 SGL_KERNEL = ("sgl_kernel/gemm.py", "sgl_kernel/moe.py")
 # What pybind11 spells otherwise.
 CPP_DEFAULTS = {"std::nullopt": "None", "false": "False", "true": "True"}
@@ -59,6 +64,11 @@ def methods(folder: Path, classes: dict[str, str]) -> dict[str, Parameters]:
             made = {f"{name}.{node.name}": list(parameters(node.args)) for node in base.body if is_function(node)}
             found |= made
     return found
+
+
+def oracles(folder: Path) -> dict[str, Parameters]:
+    found = {module: functions(folder, (file,)) for module, file in VLLM_ORACLES.items()}
+    return {f"{module}.{name}": named[name] for module, named in found.items() for name in VLLM_ORACLE_FUNCTIONS}
 
 
 def is_class(node: ast.AST) -> bool:
@@ -138,6 +148,7 @@ def main() -> None:
             "version": version(given.vllm),
             "functions": kept(functions(given.vllm, VLLM), compat.vllm),
             "methods": methods(given.vllm, VLLM_CLASSES),
+            "oracles": oracles(given.vllm),
         },
         "sgl_kernel": {
             "version": version(given.sgl_kernel),

@@ -80,6 +80,30 @@ def test_info(capsys):
     assert status == 0
     for word in ("GPUs", "NVRTC", "kernel cache", "CPU backend", "product on cpu"):
         assert word in out
+    assert "Broken" not in out
+
+
+@pytest.mark.parametrize("command", ["info", "doctor"])
+def test_the_exit_status_says_that_something_is_broken(capsys, monkeypatch, command):
+    found = cleave.cache_info() | {"problem": "others may write it"}
+    monkeypatch.setattr(cleave, "cache_info", lambda: found)
+    pack = {"path": "/a.pack", "kernels": 0, "problem": "not a pack"}
+    monkeypatch.setattr(cleave._core, "pack_list", lambda: [pack])
+    status, out, _ = run(capsys, command)
+    assert status == 1
+    assert out.splitlines()[-1] == "Broken: keeping compiled kernels, kernel pack /a.pack"
+
+
+def test_what_is_only_absent_is_not_broken(capsys, monkeypatch):
+    def no_nvrtc():
+        raise cleave.CudaError("no NVRTC")
+
+    monkeypatch.setattr(cleave, "device_count", lambda: 0)
+    monkeypatch.setattr(cleave._core, "nvrtc_info", no_nvrtc)
+    status, out, _ = run(capsys, "doctor")
+    assert status == 0
+    (row,) = [line for line in out.splitlines() if "compiling kernels" in line]
+    assert " no " in row and "no NVRTC" in row
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,12 @@ print([m for m in ("numpy", "torch", "cupy", "jax", "rich") if m in sys.modules]
     assert modules == "[]"
 
 
+def test_torchs_compiler_is_not_imported_before_it_compiles() -> None:
+    """It takes two seconds."""
+    pytest.importorskip("cleave.torch", exc_type=ImportError)
+    assert run("import sys, cleave.torch; print('torch._dynamo' in sys.modules)") == "False\n"
+
+
 def test_what_python_ignores_on_its_path_is_ignored() -> None:
     assert run("import sys; sys.path += [b'/x', None, 7]; import cleave; print('in')") == "in\n"
 

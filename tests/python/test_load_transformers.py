@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from doc_snippets import ROOT, python_snippets  # noqa: E402
 from quantized_checkpoints import DYNAMIC, FORMATS, Format, activations_in_8_bits, checkpoint, dequantized  # noqa: E402
 
 from cleave.torch import W4A16Experts, W4A16Linear, W8A8Experts, load_quantized  # noqa: E402
+from cleave.transformers import from_pretrained  # noqa: E402
 
 SIZES = {
     "vocab_size": 128,
@@ -148,6 +150,52 @@ def test_the_same_tokens_as_of_dequantised_weights(make: Callable[[], Any], name
         found, expected = model(ids).logits.float(), same(ids).logits.float()
     assert (found - expected).norm() < 0.005 * expected.norm()
     assert torch.equal(generate(model, ids), generate(same, ids))
+
+
+PRETRAINED = [(llama, name) for name in ("int8-channel-token", "fp8-block", "deepseek", "awq", "gptq", "nvfp4")]
+PRETRAINED += [(qwen3_moe, name) for name in ("int8-channel-token", "deepseek", "packed-group")]
+
+
+@pytest.mark.parametrize(("make", "name"), PRETRAINED)
+def test_from_pretrained(make: Callable[[], Any], name: str, tmp_path: Path) -> None:
+    """One call makes what the steps make, whatever the checkpoint's dtypes, and generates as the folder says."""
+    torch.manual_seed(0)
+    trained = make()
+    trained.generation_config.max_new_tokens = 6
+    if name in FORMATS:
+        save_quantized(trained, tmp_path, FORMATS[name])
+    else:
+        save_four_bits(trained, tmp_path, four_bit_checkpoints.FORMATS[name])
+    trained.generation_config.save_pretrained(tmp_path)
+    config = transformers.AutoConfig.from_pretrained(tmp_path)
+    steps = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16).eval()
+    load_quantized(steps, tmp_path)
+    model = from_pretrained(tmp_path, dtype=torch.bfloat16)
+    assert not model.training
+    expected, found = steps.state_dict(), model.state_dict()
+    assert expected.keys() == found.keys()
+    for key, tensor in expected.items():
+        assert found[key].dtype == tensor.dtype and torch.equal(found[key], tensor), key
+    buffers = dict(steps.named_buffers())  # those that no checkpoint has, too
+    assert all(torch.equal(tensor, buffers[key]) for key, tensor in model.named_buffers())
+    ids = torch.tensor([[5, 3, 8, 9, 7]])
+    made = model.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False)
+    assert made.shape == (1, 11)
+    assert torch.equal(
+        made, steps.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=6)
+    )
+
+
+def test_tied_weights_stay_tied_and_unused_ones_are_logged(tmp_path: Path, caplog: Any) -> None:
+    trained = transformers.LlamaForCausalLM(transformers.LlamaConfig(**SIZES, tie_word_embeddings=True))
+    save_quantized(trained, tmp_path, FORMATS["deepseek"])
+    path = tmp_path / "model.safetensors"
+    safetensors.save_file(safetensors.load_file(path) | {"k_scale": torch.ones(1)}, path)
+    with caplog.at_level(logging.INFO):
+        model = from_pretrained(str(tmp_path))
+    assert model.lm_head.weight is model.model.embed_tokens.weight and not model.lm_head.weight.is_meta
+    assert model.dtype == torch.bfloat16  # the config says nothing
+    assert "no use for k_scale" in caplog.text
 
 
 def test_experts_in_act_order_are_refused(tmp_path: Path) -> None:

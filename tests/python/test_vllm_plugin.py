@@ -7,28 +7,18 @@ import inspect
 import json
 import logging
 import sys
-from collections.abc import Iterator
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 from doc_snippets import ROOT
-from vllm_stand_ins import PlatformEnum, config, install, platform
+from vllm_stand_ins import PlatformEnum, config, platform, vllm_stand_in  # noqa: F401
 
 torch = pytest.importorskip("torch", minversion="2.10")
 pytest.importorskip("cleave.torch", exc_type=ImportError)
 
 FP8 = torch.float8_e4m3fn
 NAMES = ["weight", "weight_scale", "input_scale", "input_zero_point", "azp_adj"]
-
-
-@pytest.fixture
-def vllm(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    """vLLM's module of linear kernels; the plugin can be imported."""
-    monkeypatch.syspath_prepend(str(ROOT / "integrations" / "vllm"))
-    yield install(monkeypatch)
-    for name in ("cleave_vllm", "cleave_vllm.linear"):
-        sys.modules.pop(name, None)
 
 
 @pytest.fixture
@@ -44,6 +34,8 @@ def test_registered_kernels_are_tried_first_and_once(vllm: ModuleType) -> None:
     for kind, kernel in sys.modules["cleave_vllm.linear"].KERNELS.items():
         first, own = getattr(vllm, f"_POSSIBLE_{kind.upper()}_KERNELS")[PlatformEnum.CUDA]
         assert first is kernel and own.__name__ == f"Own{kind}"
+    first, own = vllm._POSSIBLE_KERNELS[PlatformEnum.CUDA]
+    assert first.__name__ == "CleaveMixedLinearKernel" and own.__name__ == "Ownmp"
     plugin.register(PlatformEnum.CPU)
     assert len(vllm._POSSIBLE_INT8_KERNELS[PlatformEnum.CPU]) == 1
 
@@ -140,15 +132,17 @@ def test_methods_have_vllms_parameters(kernels: Any) -> None:
         "FP8ScaledMMLinearKernel": kernels.CleaveFp8LinearKernel,
         "Fp8BlockScaledMMLinearKernel": kernels.CleaveFp8BlockLinearKernel,
         "CutlassInt8ScaledMMLinearKernel": kernels.CleaveInt8LinearKernel,
+        "MPLinearKernel": importlib.import_module("cleave_vllm.mixed").CleaveMixedLinearKernel,
+        "FusedMoEExpertsModular": importlib.import_module("cleave_vllm.experts").CleaveExperts,
     }
-    checked = 0
+    checked = dict.fromkeys(ours, 0)
     for name, theirs in recorded.items():
         base, method = name.split(".")
         if method in vars(ours[base]):
             function = inspect.unwrap(getattr(vars(ours[base])[method], "__func__", vars(ours[base])[method]))
             assert list(inspect.signature(function).parameters) == [part.partition("=")[0] for part in theirs], name
-            checked += 1
-    assert checked == 7
+            checked[base] += 1
+    assert list(checked.values()) == [3, 2, 2, 4, 10]
 
 
 def test_operators_are_traced(kernels: Any) -> None:

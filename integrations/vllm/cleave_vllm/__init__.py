@@ -1,4 +1,4 @@
-"""vLLM's linear layers in 8 bits by Cleave: the entry point of `vllm.general_plugins`."""
+"""vLLM's linear layers in 8 and 4 bits, and experts in 8, by Cleave: the entry point of `vllm.general_plugins`."""
 
 from __future__ import annotations
 
@@ -20,14 +20,19 @@ def register(platform: Any = None) -> None:
         _log.warning("Cleave's kernels are left out: %s", error)
         return
     from vllm.model_executor.kernels import linear
+    from vllm.model_executor.layers.fused_moe.oracle import fp8, int8
     from vllm.platforms import PlatformEnum
 
+    from .experts import offer
     from .linear import KERNELS
+    from .mixed import CleaveMixedLinearKernel
 
     platform = PlatformEnum.CUDA if platform is None else platform
-    for kind, kernel in KERNELS.items():
-        known = getattr(linear, f"_POSSIBLE_{kind.upper()}_KERNELS")
+    for kind, kernel in (KERNELS | {"mp": CleaveMixedLinearKernel}).items():
+        known = linear._POSSIBLE_KERNELS if kind == "mp" else getattr(linear, f"_POSSIBLE_{kind.upper()}_KERNELS")
         if kernel in known.get(platform, ()):
             continue
         linear.register_linear_kernel(kernel, platform, kind)
         known[platform].insert(0, known[platform].pop())
+    offer(fp8)
+    offer(int8)

@@ -1,4 +1,4 @@
-"""The kernels of vLLM's linear layers: how each multiplies what vLLM has loaded and quantised."""
+"""The kernels of vLLM's linear layers in 8 bits: how each multiplies what vLLM has loaded and quantised."""
 
 from __future__ import annotations
 
@@ -9,21 +9,19 @@ from vllm.model_executor.kernels.linear.scaled_mm.cutlass import CutlassInt8Scal
 from vllm.model_executor.kernels.linear.scaled_mm.ScaledMMLinearKernel import FP8ScaledMMLinearKernel
 from vllm.platforms import current_platform
 
+from .answer import YES, Answer
+
 _ops = torch.ops.cleave
-
-Answer = tuple[bool, str | None]
-
-_YES: Answer = (True, None)
 
 
 def _is_supported(compute_capability: int | None, oldest: int) -> Answer:
     if current_platform.is_cpu():
-        return _YES
+        return YES
     if not current_platform.is_cuda():
         return False, "requires CUDA"
     if compute_capability is not None and compute_capability < oldest:
         return False, f"requires compute capability {oldest / 10}"
-    return _YES
+    return YES
 
 
 class CleaveFp8LinearKernel(FP8ScaledMMLinearKernel):
@@ -42,7 +40,7 @@ class CleaveFp8LinearKernel(FP8ScaledMMLinearKernel):
                     False,
                     f"has {name} in groups of {tuple(shape)}; scales of tensors, tokens and channels are served",
                 )
-        return _YES
+        return YES
 
     def apply_scaled_mm(
         self,
@@ -76,7 +74,7 @@ class CleaveFp8BlockLinearKernel(Fp8BlockScaledMMLinearKernel):
         activations = tuple(config.activation_quant_key.scale.group_shape)
         if (weights, activations) != ((128, 128), (1, 128)):
             return False, f"has blocks of {weights} and groups of {activations}; (128, 128) and (1, 128) are served"
-        return _YES
+        return YES
 
     def apply_block_scaled_mm(self, A: Tensor, B: Tensor, As: Tensor, Bs: Tensor) -> Tensor:
         """A [M, K], B [N, K], As [M, K / 128], Bs [N / 128, K / 128], quotients rounded up."""

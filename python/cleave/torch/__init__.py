@@ -104,7 +104,7 @@ All work under torch.compile(fullgraph=True), in CUDA graphs too. What `cleave` 
 or TypeError is a RuntimeError here, as it is for torch's own operators. Eager calls cost least host
 time with positional arguments; where scaled_gemm, grouped_gemm and convolutions take keywords,
 under their names scaled_gemm.full, grouped_gemm.full and so on, which torch need not look for; and
-in torch.inference_mode(), where gradients are left alone.
+where no gradient is recorded.
 """
 
 import sys

@@ -9,10 +9,11 @@ from torch import Tensor
 
 from . import _activations
 from ._sum_to import sum_to
+from ._untracked import register_autograd
 
 
 def register() -> None:
-    torch.library.register_autograd("cleave::gemm", _backward, setup_context=_save)
+    register_autograd("cleave::gemm", _backward, setup_context=_save)
 
 
 def _save(

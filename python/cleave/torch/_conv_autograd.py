@@ -26,6 +26,7 @@ from torch import Tensor
 from . import _activations, _autograd
 from ._channels_last import channels_last, packed
 from ._sum_to import sum_to
+from ._untracked import register_autograd
 
 _ops = torch.ops.cleave
 # Where nothing is recorded, operators need not be asked whether to.
@@ -51,7 +52,7 @@ OPERATORS = (
 def register() -> None:
     for operator in OPERATORS:
         for overload in ("", ".full"):
-            torch.library.register_autograd(
+            register_autograd(
                 f"cleave::{operator.name}{overload}",
                 partial(_backward, operator),
                 setup_context=partial(_save, operator),

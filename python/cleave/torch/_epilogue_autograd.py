@@ -16,6 +16,7 @@ from .._epilogue.graph import SUM, parse
 from . import _autograd, _conv_autograd, _epilogue, _grouped_autograd
 from ._channels_last import packed
 from ._grouped_epilogue import GroupedGradients
+from ._untracked import register_autograd
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ def _gradients(spread: Callable[[Tensor, str, int], Tensor], call: Any, options:
 
 def _register(operation: _Operation) -> None:
     backward, save = partial(_backward, operation), partial(_save, operation)
-    torch.library.register_autograd(operation.op, backward, setup_context=save)
+    register_autograd(operation.op.name(), backward, setup_context=save)
 
 
 _SUM_OF_PRODUCTS = ("a", "b", "bias", "c")

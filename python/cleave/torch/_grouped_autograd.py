@@ -16,6 +16,7 @@ from torch import Tensor
 
 from . import _activations, _autograd
 from ._sum_to import sum_to
+from ._untracked import register_autograd
 
 # Arguments of grouped_gemm.full that say where groups lie, beside offs and alignment.
 BOUNDS = ("indptr", "starts", "sizes", "counts")
@@ -24,7 +25,7 @@ _NO_BOUNDS = (None,) * len(BOUNDS)
 
 def register() -> None:
     for overload in ("", ".full"):
-        torch.library.register_autograd(f"cleave::grouped_gemm{overload}", _backward, setup_context=_save)
+        register_autograd(f"cleave::grouped_gemm{overload}", _backward, setup_context=_save)
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor, keyword_only_inputs: dict[str, Any] | None = None) -> None:

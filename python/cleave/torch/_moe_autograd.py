@@ -12,16 +12,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ._untracked import register_autograd
+
 _ops = torch.ops.cleave
 _LEAST_SCORE_SUM = 1e-20  # as kernels/cleave/route/score.h has it
 
 
 def register() -> None:
-    torch.library.register_autograd("cleave::moe_router_logits", _logits_backward, setup_context=_save_logits)
-    torch.library.register_autograd("cleave::moe_route", _route_backward, setup_context=_save_route)
-    torch.library.register_autograd("cleave::moe_permute", _permute_backward, setup_context=_save)
-    torch.library.register_autograd("cleave::moe_gather", _gather_backward, setup_context=_save)
-    torch.library.register_autograd("cleave::moe_unpermute", _unpermute_backward, setup_context=_save_unpermute)
+    register_autograd("cleave::moe_router_logits", _logits_backward, setup_context=_save_logits)
+    register_autograd("cleave::moe_route", _route_backward, setup_context=_save_route)
+    register_autograd("cleave::moe_permute", _permute_backward, setup_context=_save)
+    register_autograd("cleave::moe_gather", _gather_backward, setup_context=_save)
+    register_autograd("cleave::moe_unpermute", _unpermute_backward, setup_context=_save_unpermute)
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:

@@ -105,6 +105,9 @@ class Router(nn.Linear):
         return super()._apply(move, recurse)
 
 
-@torch.compiler.assume_constant_result
 def _is_batch_invariant() -> bool:
     return _core.batch_invariant()
+
+
+# What torch.compiler.assume_constant_result does, which would import the compiler here: two seconds.
+_is_batch_invariant._dynamo_marked_constant = True
