@@ -14,23 +14,29 @@
 namespace cleave {
 namespace {
 
-constexpr int64_t kMostChannels = 32;
-constexpr uint32_t kMostVector = 8;   // channels of a CTA
-constexpr uint32_t kMostBlocks = 6;   // of 8 columns of a warp: registers for their sums
-constexpr uint32_t kMostStrips = 8;   // of a step, along a line
-constexpr uint32_t kMostRows = 256;   // parts of an image's lines
-constexpr uint32_t kMostTaps = 1024;  // along an axis; with the dilation, what lines take is counted in 32 bits
+constexpr int64_t kMostChannels = 24;  // of 32, kernels with tiles were ahead
+constexpr uint32_t kMostVector = 8;    // channels of a CTA
+constexpr uint32_t kMostBlocks = 6;    // of 8 columns of a warp: registers for their sums
+constexpr uint32_t kMostStrips = 8;    // of a step, along a line
+constexpr uint32_t kMostRows = 256;    // parts of an image's lines
+constexpr uint32_t kMostTaps = 1024;   // along an axis; with the dilation, what lines take is counted in 32 bits
 constexpr int32_t kMostDilation = 1024;
 constexpr int64_t kMostPadded = 1ll << 28;
 constexpr uint32_t kWarps = kDirectThreads / 32;
 constexpr uint32_t kSharedOfSm = 227 * 1024, kSharedOfCta = 1024;  // all CTAs', and what each needs beside its own
 
-// Guesses, not yet measured.
-constexpr double kLaunchUs = 3;
+// By which CTAs are cut: guesses, with which the layers were measured.
 constexpr double kTileUs = 2;    // of a CTA: filters, the first loads
 constexpr double kStepUs = 0.9;  // that nothing hides
 constexpr double kMemoryShare = 0.8;
 constexpr double kSharedBytesPerClock = 128 * 0.5;  // of an SM
+// An H200 took 0.73 to 1.3 of what follows, for 21 of 25 layers, and up to 1.9 of it, before the factor by which
+// predictions of the kernels that compete are below what they take: their tiles would be nearly empty.
+constexpr double kLaunchUs = 0.3;
+constexpr double kRivalFactor = 0.65;
+constexpr double kCutFactor = 1.2;
+constexpr double kRoundUs = 0.8;  // of a CTA's filters, but the first
+constexpr uint32_t kBytesOfRound = 8192;
 
 /// Divides the channels.
 uint32_t channels_of_cta(const ConvLayout& conv) {
@@ -104,7 +110,7 @@ uint32_t columns_of(const GemmConfig& c, const ConvLayout& conv) {
   return even_parts(cells, ceil_div(cells, spread_width(c) - cell_reach(c.direct.width)));
 }
 
-/// Of CTAs beside each other: steps of a tile that has `cells` lines of cells.
+/// What a tile with `cells` lines of cells takes, where an SM has as many CTAs as `beside`.
 double tile_us(const GemmConfig& c, uint32_t cells, uint32_t beside, const DeviceInfo& device) {
   const double pixels = c.tile.m, columns = 8.0 * c.warps.n * spread_blocks(c);
   const double memory = pixels * c.tile.k * 2 * device.num_sms / (device.memory_gb_per_s * 1e3 * kMemoryShare);
@@ -181,8 +187,16 @@ DirectShape direct_spread_shape(const Choice& choice) {
 }
 
 double predict_direct_spread_us(const Choice& choice, const DeviceInfo& device) {
-  const double memory = minimum_bytes(choice.problem) / (device.memory_gb_per_s * 1e3 * kMemoryShare);
-  return kLaunchUs + std::max(cut_of(choice.config, choice.problem.conv, device).us, memory);
+  const GemmConfig& c = choice.config;
+  const ConvLayout& conv = choice.problem.conv;
+  // Stores of a part of a sector take as long as those of a whole one.
+  const double pixel = c.tile.n * size_of(c.epilogue.d), sectors = std::min(pixel * c.direct.width.stride / 32, 1.0);
+  const double stored = double(image_pixels(conv)) * conv.channels * size_of(c.epilogue.d) / c.store.run_bytes;
+  const double bytes = double(output_pixels(conv)) * conv.filters * 2 + stored * sectors * 32;
+  const double memory = bytes / (device.memory_gb_per_s * 1e3 * kMemoryShare);
+  const double rounds = ceil_div(spread_filters_bytes(c), kBytesOfRound) - 1;
+  const double cut = kCutFactor * cut_of(c, conv, device).us + kRoundUs * rounds;
+  return kRivalFactor * (kLaunchUs + std::max(cut, memory));
 }
 
 }  // namespace cleave

@@ -105,8 +105,9 @@ struct ConvConfig {
   CLEAVE_HD friend constexpr bool operator==(const ConvConfig&, const ConvConfig&) = default;
 };
 
-/// pixels: multiply-adds, pixel by pixel. On tensor cores, windows: rows of the product are windows of the images' lines
-/// (config/window.h); spread: they are gathered pixels, whose products with all taps meet afterwards (config/spread.h).
+/// pixels: multiply-adds, pixel by pixel. On tensor cores, windows: rows of the product are windows of the images'
+/// lines (config/window.h); spread: they are gathered pixels, whose products with all taps meet afterwards
+/// (config/spread.h).
 enum class DirectMethod : uint8_t { pixels, windows, spread };
 
 /// direct: a CTA makes tile.n channels; of a line, `strips` of tile.m pixels beside each other.

@@ -3,8 +3,8 @@
 // whatever the filter's size. The parts of a pixel that is made then lie with its neighbours.
 //
 // A CTA makes cells, of as many pixels as the stride along each axis: what they meet is at fixed distances
-// (`gathered_at`). It goes down the lines of the gathered images, some at a time. Parts lie in a ring of lines in shared
-// memory until the last cell that wants them has been made.
+// (`gathered_at`). It goes down the lines of the gathered images, some at a time. Parts lie in a ring of lines in
+// shared memory until the last cell that wants them has been made.
 #pragma once
 
 #include "cleave/config/gemm_config.h"

@@ -1,9 +1,9 @@
 // Data gradients of few channels by tensor cores (sm_80 and later): outputs' gradients are read once, multiplied with
 // all taps of the filters (config/spread.h), and only the products are moved to where taps meet.
 //
-// Roles      a CTA goes down the lines of a strip of the outputs' gradients, `tile.m` pixels a step. Of its warps,
-//            warps.m share the pixels and warps.n the columns: taps and channels. Then its threads have the pixels of D
-//            whose parts are all there
+// Roles      a CTA goes down the lines of a strip of the outputs' gradients, `tile.m` pixels a step. Its warps are
+//            warps.m x warps.n: the first share the pixels, the others the columns, taps and channels. Then its threads
+//            have the pixels of D whose parts are all there
 // Operands   outputs' gradients from global memory to mma.sync's registers, the next ones on their way: a thread loads
 //            16 bytes of a pixel, so that K is in another order than in memory, of filters as well. Filters in shared
 //            memory
@@ -78,7 +78,7 @@ class DirectSpread {
   }
 
  private:
-  /// Of each of a thread's rows 8 filters; as many as are on their way.
+  /// 8 filters of each of a thread's rows; as many as are on their way.
   using Vector = uint32_t[kRows][4];
   using Vectors = Vector[kAhead];
 
