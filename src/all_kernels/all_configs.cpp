@@ -35,6 +35,7 @@ class Collector {
     patches();
     narrow_groups();
     windows();
+    spread();
     for (const Precision precision : {Precision::ieee, Precision::tf32x3, Precision::bf16x3}) other_float32(precision);
     visit_layer();
     return std::move(configs_);
@@ -420,6 +421,35 @@ class Collector {
       add(kind, DType::f16, DType::bf16, 3, 96, 4, 4);
       add(kind, DType::f16, DType::f16, 4, 64, 8, 1);
     }
+  }
+
+  void spread() {
+    const auto add = [&](DType in, DType out, int64_t channels, int64_t filters, int32_t taps, int32_t stride,
+                         bool finishes = false) {
+      const ConvAxis axis{.size = 64, .filter = taps, .stride = stride, .pad_begin = taps / 2, .pad_end = taps / 2};
+      const ConvLayout conv{
+          .kind = Conv::dgrad, .images = 8, .channels = channels, .filters = filters, .axes = {ConvAxis{}, axis, axis}};
+      GemmProblem p = implicit_gemm(conv, 1, in, out);
+      if (finishes) {
+        p.has_c = true;
+        p.bias = Bias::row;
+        p.activation = Activation::silu;
+      }
+      for (const GemmProblem& of : {p, with_function(p)}) {
+        const auto spec = direct_spec(of, device_);
+        const auto choice = spec ? make_choice(of, device_, *spec) : std::nullopt;
+        if (choice && std::ranges::find(configs_, choice->config) == configs_.end()) configs_.push_back(choice->config);
+        if (finishes) break;
+      }
+    };
+    add(DType::f16, DType::f16, 3, 64, 7, 2);
+    add(DType::bf16, DType::bf16, 3, 128, 3, 1, true);
+    add(DType::f16, DType::f32, 4, 320, 3, 1, true);
+    add(DType::bf16, DType::bf16, 8, 96, 3, 2);
+    add(DType::f16, DType::f16, 1, 24, 5, 3);
+    add(DType::f16, DType::f16, 32, 64, 3, 1);
+    add(DType::f16, DType::bf16, 6, 72, 4, 2);
+    add(DType::f16, DType::f16, 3, 96, 4, 4);
   }
 
   void other_float32(Precision precision) {

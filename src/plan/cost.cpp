@@ -44,6 +44,7 @@ constexpr double kVectorClocks = 105;            // of 16 bytes, by each of the 
 constexpr double kUnalignedVectorClocks = 150;   // of 16 bytes put together from narrower reads,
 constexpr double kReadClocks = 55;               // and of each of those
 constexpr double kGatherByThreads = 2.7;         // the portable kernel's pixels, in tensor-core multiplications
+constexpr double kGatherByElement = 4.6;         // times as long, where no copy has 4 bytes
 constexpr double kConvShare = 1.25;              // CTAs in step gather slower than each for itself
 constexpr double kL2FillBytesPerUs = 5.8e6;      // from memory
 constexpr double kMemoryEfficiency = 0.85;
@@ -109,7 +110,10 @@ double gather_clocks(const GemmConfig& c, const GemmProblem& p) {
   const double boxes = gathers_a(c) ? double(c.tile.k) / atom_elements(c.operands.a) : 1;
   if (!has_tma(c.family) || !c.conv.gather) {
     const bool partly_empty = gathered_channels(p.conv) < atom_elements(c.operands.a);
-    if (!has_tma(c.family)) return kGatherByThreads * portable_clocks(c, Precision::tf32);
+    if (!has_tma(c.family)) {
+      const bool by_element = std::min(c.operands.load_bytes_a, c.operands.load_bytes_b) < 4;
+      return (by_element ? kGatherByElement : 1) * kGatherByThreads * portable_clocks(c, Precision::tf32);
+    }
     const double full = gathers_a(c) ? kPixelClocks : kPixelDownClocks;
     return pixels * boxes * (partly_empty ? kEmptyPixelClocks : full);
   }

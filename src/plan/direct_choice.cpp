@@ -6,6 +6,7 @@
 #include "cleave/conv.h"
 #include "cleave/epilogue.h"
 #include "plan/direct_kernels.h"
+#include "plan/direct_spread_choice.h"
 #include "plan/direct_wgrad_choice.h"
 #include "plan/direct_windows_choice.h"
 #include "plan/function_config.h"
@@ -86,6 +87,7 @@ uint32_t strip_of(Conv kind, const ConvAxis& axis, uint32_t vector, DType type) 
 
 std::optional<Spec> direct_spec(const GemmProblem& p, const DeviceInfo& device) {
   if (const auto windows = direct_windows_spec(p, device)) return windows;
+  if (const auto spread = direct_spread_spec(p, device)) return spread;
   if (p.conv.kind == Conv::wgrad) return direct_wgrad_spec(p, device);
   if (!is_narrow(p)) return std::nullopt;
   const uint32_t vector = vector_of(p), channels = uint32_t(p.batch * p.conv.channels);
@@ -98,6 +100,7 @@ std::optional<Spec> direct_spec(const GemmProblem& p, const DeviceInfo& device) 
 
 std::optional<Choice> make_direct_choice(const GemmProblem& problem, const DeviceInfo& device, const Spec& spec) {
   if (direct_windows_spec(problem, device)) return make_direct_windows_choice(problem, device, spec);
+  if (direct_spread_spec(problem, device)) return make_direct_spread_choice(problem, device, spec);
   if (problem.conv.kind == Conv::wgrad) return make_direct_wgrad_choice(problem, device, spec);
   const auto own = direct_spec(problem, device);
   if (!own || *own != spec) return std::nullopt;  // another cut is another problem's
@@ -128,7 +131,8 @@ std::optional<Choice> make_direct_choice(const GemmProblem& problem, const Devic
 
 DirectShape direct_shape(const Choice& choice) {
   const GemmConfig& c = choice.config;
-  if (c.direct.windows) return direct_windows_shape(choice);
+  if (c.direct.method == DirectMethod::windows) return direct_windows_shape(choice);
+  if (c.direct.method == DirectMethod::spread) return direct_spread_shape(choice);
   if (c.conv.kind == Conv::wgrad) return direct_wgrad_shape(choice);
   const ConvLayout& conv = choice.problem.conv;
   DirectShape shape = direct_images(conv);
@@ -149,7 +153,8 @@ DirectShape direct_shape(const Choice& choice) {
 
 double predict_direct_us(const Choice& choice, const DeviceInfo& device) {
   const GemmConfig& c = choice.config;
-  if (c.direct.windows) return predict_direct_windows_us(choice, device);
+  if (c.direct.method == DirectMethod::windows) return predict_direct_windows_us(choice, device);
+  if (c.direct.method == DirectMethod::spread) return predict_direct_spread_us(choice, device);
   if (c.conv.kind == Conv::wgrad) return predict_direct_wgrad_us(choice, device);
   const double share = double(choice.problem.m) * double(choice.problem.n);
   const double taps = double(c.direct.height.taps) * c.direct.width.taps * c.direct.group;

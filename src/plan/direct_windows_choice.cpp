@@ -68,7 +68,7 @@ bool is_countable(const ConvAxis& axis) {
 
 GemmConfig windows_config(const GemmProblem& p, const Spec& spec) {
   GemmConfig c = direct_config(p, spec, uint32_t(p.conv.channels));
-  c.direct.windows = true;
+  c.direct.method = DirectMethod::windows;
   c.direct.width.phase = uint32_t(p.conv.axes[2].pad_begin * p.conv.channels % 2);
   c.direct.strips = strips_of(p.conv);
   if (p.conv.kind == Conv::wgrad) {

@@ -32,7 +32,7 @@ TEST(ConvCandidates, FewChannelsHaveMore) {
 
 TEST(ConvCandidates, ArePortableWhereHopperServesNone) {
   EXPECT_FALSE(any(candidates(problem(layer(Conv::dgrad)), h100()), is_portable));
-  for (const Choice& choice : candidates(problem(layer(Conv::dgrad, 3, 64)), h100()))
+  for (const Choice& choice : candidates(problem(layer(Conv::dgrad, 3, 60)), h100()))
     EXPECT_TRUE(is_portable(choice.spec));
   const DeviceInfo a100 = model_device("sm_80");
   for (const Conv kind : kConvs) {

@@ -130,6 +130,8 @@ TEST(ConvProduct, StaysAConvolutionWhereThatIsAheadOrAskedFor) {
     EXPECT_TRUE(takes_products(problem(large)));
     large.images = 17;
     EXPECT_EQ(takes_products(problem(large)), kind == Conv::dgrad);
+    large.filters = 320;
+    EXPECT_TRUE(takes_products(problem(large))) << "many filters";
     EXPECT_FALSE(takes_products(problem(one_tap(kind, 12, 64)))) << "TMA cannot fetch 12 channels";
     GemmProblem p = problem(one_tap(kind));
     p.conv.division = Division::plain;

@@ -253,6 +253,55 @@ def test_few_channels_by_the_direct_kernel(name: str) -> None:
     Case("fprop", FEW_CHANNELS[name], "bfloat16", out_dtype="float32", options={"kernel": "direct"}).check()
 
 
+GRADIENTS_OF_FEW_CHANNELS = {
+    "7x7 stride 2": Convolution(3, 3, 64, (Axis(62, 7, 2, 3, 3), Axis(224, 7, 2, 3, 3))),
+    "3x3": Convolution(2, 3, 128, (Axis(33, 3, 1, 1, 1), Axis(35, 3, 1, 1, 1))),
+    "3x3, many lines": Convolution(2, 3, 64, (Axis(700, 3, 1, 1, 1), Axis(70, 3, 1, 1, 1))),
+    "3x3 stride 2": Convolution(70, 3, 32, (Axis(40, 3, 2, 1, 1), Axis(190, 3, 2, 0, 1))),
+    "4x4 stride 2": Convolution(8, 3, 64, (Axis(64, 4, 2, 1, 1), Axis(64, 4, 2, 1, 1))),
+    "four channels": Convolution(5, 4, 320, (Axis(64, 3, 1, 1, 1), Axis(63, 3, 1, 1, 1))),
+    "eight channels": Convolution(5, 8, 96, (Axis(64, 3, 1, 1, 1), Axis(63, 3, 1, 1, 1))),
+    "seven channels": Convolution(2, 7, 72, (Axis(21, 3, 2, 1, 1), Axis(31, 3, 2, 1, 1))),
+    "24 channels": Convolution(2, 24, 48, (Axis(21, 3, 1, 1, 1), Axis(31, 3, 1, 1, 1))),
+    "two channels": Convolution(2, 2, 8, (Axis(19, 5, 3, 2, 2, 2), Axis(25, 5, 3, 1, 2, 2))),
+    "one channel": Convolution(2, 1, 24, (Axis(50, 9, 2, 4, 3), Axis(46, 11, 1, 5, 5))),
+    "patches": Convolution(2, 3, 136, (Axis(30, 4, 4), Axis(28, 4, 4))),
+    "along a line": Convolution(4, 1, 16, (Axis(4000, 25, 4, 12, 12),)),
+    "pixels beside a filter's": Convolution(2, 3, 48, (Axis(11, 2, 3, 1, 1), Axis(20, 2, 3, 1, 0))),
+    "stride above filter": Convolution(2, 5, 48, (Axis(11, 1, 2), Axis(20, 1, 3))),
+}
+
+
+@pytest.mark.parametrize("name", GRADIENTS_OF_FEW_CHANNELS)
+def test_data_gradients_to_few_channels(name: str) -> None:
+    for dtype in ("float16", "bfloat16"):
+        for epilogue in ({}, {"has_c": True, "has_bias": True, "activation": "relu"}, {"out_dtype": "float32"}):
+            case = Case("dgrad", GRADIENTS_OF_FEW_CHANNELS[name], dtype, options={"kernel": "direct"}, **epilogue)
+            case.check()
+
+
+@pytest.mark.parametrize("infinite", ["output", "weight"])
+@pytest.mark.parametrize("name", ["7x7 stride 2", "3x3", "two channels"])
+def test_infinite_gradients_to_few_channels(name: str, infinite: str) -> None:
+    """They reach the pixels where they meet something, and no other: no filter meets what lies beside the outputs."""
+    case = Case("dgrad", GRADIENTS_OF_FEW_CHANNELS[name], options={"kernel": "direct"})
+    case.run()
+    finite = case.out.clone()
+    at = (slice(None), 0, 2, 3) if infinite == "output" else (slice(None), slice(None), 0)
+    case.tensors[infinite][at] = float("inf")
+    case.run()
+    marks = {
+        key: (tensor == float("inf") if key == infinite else torch.ones_like(tensor)).half()
+        for key, tensor in case.tensors.items()
+    }
+    marked = Case("dgrad", case.convolution)
+    marked.tensors = marks
+    reached = marked.want() > 0
+    assert 0 < reached.sum() < reached.numel()
+    assert not torch.isfinite(case.out[reached]).any()
+    assert torch.equal(case.out[~reached], finite[~reached])
+
+
 @pytest.mark.parametrize("name", ["7x7 stride 2", "3x3", "one channel"])
 def test_infinite_pixels_of_few_channels(name: str) -> None:
     """They reach the outputs whose taps meet them, and no other, though those are read together."""

@@ -105,11 +105,16 @@ struct ConvConfig {
   CLEAVE_HD friend constexpr bool operator==(const ConvConfig&, const ConvConfig&) = default;
 };
 
+/// pixels: multiply-adds, pixel by pixel. On tensor cores, windows: rows of the product are windows of the images'
+/// lines (config/window.h); spread: they are gathered pixels, whose products with all taps meet afterwards
+/// (config/spread.h).
+enum class DirectMethod : uint8_t { pixels, windows, spread };
+
 /// direct: a CTA makes tile.n channels; of a line, `strips` of tile.m pixels beside each other.
 struct DirectConfig {
-  bool windows = false;  // rows of a product on tensor cores, strips of config/window.h; else multiply-adds by pixel
-  uint32_t vector = 1;   // channels of a thread; windows: of a pixel
-  uint32_t group = 1;    // channels, and filters, of a group
+  DirectMethod method = DirectMethod::pixels;
+  uint32_t vector = 1;  // channels of a thread; windows: of a pixel
+  uint32_t group = 1;   // channels, and filters, of a group
   uint32_t strips = 1;
   DirectAxis height, width;
 
@@ -130,7 +135,7 @@ struct StoreConfig {
   bool by_tma = true;   // sm90: D leaves through shared memory and TMA; needs 16-byte aligned rows
   uint32_t chunks = 2;  // of D per warpgroup in shared memory: one fills while others drain
   // sm90, fused classes: bytes of a run of D (fused_classes.h) that a thread stores at once, from shared memory;
-  // direct, windows: of a row, from registers. 0: pairs.
+  // direct: of a row (windows) or a pixel (spread), from registers. 0: pairs (windows).
   uint32_t run_bytes = 0;
 
   CLEAVE_HD friend constexpr bool operator==(const StoreConfig&, const StoreConfig&) = default;
@@ -227,7 +232,8 @@ CLEAVE_HD constexpr uint32_t direct_sums(const GemmConfig& c) {
   return c.direct.width.taps * c.direct.group * c.direct.vector;
 }
 CLEAVE_HD constexpr uint32_t direct_made(const GemmConfig& c) {
-  if (c.direct.windows) return c.tile.n * c.direct.height.taps * c.direct.width.taps * c.direct.vector;
+  if (c.direct.method == DirectMethod::windows)
+    return c.tile.n * c.direct.height.taps * c.direct.width.taps * c.direct.vector;
   return c.tile.n / c.direct.vector * c.direct.height.taps * direct_sums(c);
 }
 
@@ -266,7 +272,8 @@ CLEAVE_HD constexpr uint32_t accumulators_per_thread(const GemmConfig& c) {
 
 /// CTAs that an SM has registers for, at least.
 CLEAVE_HD constexpr uint32_t resident_ctas(const GemmConfig& c) {
-  if (!c.direct.windows || c.conv.kind == Conv::wgrad) return 1;
+  if (c.direct.method == DirectMethod::spread) return 2;
+  if (c.direct.method == DirectMethod::pixels || c.conv.kind == Conv::wgrad) return 1;
   return accumulators_per_thread(c) <= 32 ? 3 : 2;
 }
 
@@ -369,7 +376,8 @@ CLEAVE_HD constexpr bool has_group_maps(const GemmConfig& c) {
 
 /// Whether a tile's rows may end before those of D: at a group's end, or a line's.
 CLEAVE_HD constexpr bool ends_rows_early(const GemmConfig& c) {
-  return c.schedule.grouping == Grouping::m || c.schedule.grouping == Grouping::classes || c.direct.windows;
+  return c.schedule.grouping == Grouping::m || c.schedule.grouping == Grouping::classes ||
+         c.direct.method == DirectMethod::windows;
 }
 
 /// Whether neighbours among a tile's rows are none in D.

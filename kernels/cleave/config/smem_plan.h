@@ -3,6 +3,7 @@
 #pragma once
 
 #include "cleave/config/scale_lines.h"
+#include "cleave/config/spread.h"
 #include "cleave/config/weight_lines.h"
 #include "cleave/config/window.h"
 #include "cleave/memory/tensor_map.h"
@@ -58,7 +59,9 @@ CLEAVE_HD constexpr SmemPlan smem_plan(const GemmConfig& c) {
     const uint32_t taps = c.direct.height.taps * c.direct.width.taps;
     const uint32_t filters = taps * c.direct.group * direct_filter_row(c);
     const uint32_t floats = c.conv.kind == Conv::wgrad ? direct_places(c) * direct_made(c) : filters;
-    plan.bytes = c.direct.windows ? window_bytes(c) : floats * uint32_t(sizeof(float));
+    plan.bytes = c.direct.method == DirectMethod::windows  ? window_bytes(c)
+                 : c.direct.method == DirectMethod::spread ? spread_bytes(c)
+                                                           : floats * uint32_t(sizeof(float));
     return plan;
   }
   const bool streamed = c.family == KernelFamily::streamed;  // A, and its scales, through registers alone

@@ -74,7 +74,8 @@ struct DirectShape {
   // wgrad, where a CTA has a block of channels and a slice of all images' lines: a slice's lines are `steps`, a line's
   // strips `columns`, an image's lines `rows`.
   uint32_t lines = 0;
-  uint32_t tiles = 0;  // windows, whose CTAs go from tile to tile: the numbers that `locate` takes
+  uint32_t tiles = 0;      // windows, whose CTAs go from tile to tile: the numbers that `locate` takes
+  uint32_t cells[2] = {};  // spread: of a CTA (config/spread.h), down and along a line
 };
 
 /// The number of a pixel in a tensor of images of `size`. `column` may lie outside of its line.

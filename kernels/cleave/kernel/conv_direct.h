@@ -1,6 +1,6 @@
 // Convolutions of narrow groups, depthwise ones above all, and their data gradients, by multiply-adds (sm_80 and
 // later): a tensor core's tile would be nearly empty. (Weight gradients: conv_direct_wgrad.h; few channels of one
-// group: conv_direct_windows.h.)
+// group: conv_direct_windows.h, data gradients of those: conv_direct_spread.h.)
 //
 // Roles      a thread makes `tile.m` neighbours of a line, `direct.vector` channels of each; neighbouring threads
 //            have neighbouring channels, then strips along the line, then lines
@@ -12,8 +12,8 @@
 #include "cleave/config/gemm_params.h"
 #include "cleave/config/smem_plan.h"
 #include "cleave/conv/direct_conv.h"
-#include "cleave/epilogue/function.h"
-#include "cleave/epilogue/store_pair.h"
+#include "cleave/epilogue/store_pixel.h"
+#include "cleave/kernel/conv_direct_spread.h"
 #include "cleave/kernel/conv_direct_wgrad.h"
 #include "cleave/kernel/conv_direct_windows.h"
 #include "cleave/kernel/conv_direct_windows_wgrad.h"
@@ -30,7 +30,6 @@ class DirectConv {
   static constexpr uint32_t kRow = direct_filter_row(C);  // floats of a tap, in shared memory
   static constexpr uint32_t kBytes = kVector * size_of(kType);
   static constexpr DirectAxis kAxis = C.direct.width, kDown = C.direct.height;
-  static constexpr FunctionConfig kFunction = C.epilogue.function;
   static constexpr GatheredSpan kSpan = gathered_span(C.conv.kind, kAxis, kStrip);
   static_assert(C.tile.n % kVector == 0 && kVector % kGroup == 0 && kLines > 0);
 
@@ -48,19 +47,11 @@ class DirectConv {
     image_ = tile.image;
     column_ = (tile.column * kStrips + place % kStrips) * kStrip;
     if (place / kStrips >= kLines || channel_ >= p_.shape.channels || column_ >= p_.shape.made[1]) return;
-    CLEAVE_UNROLL
-    for (uint32_t v = 0; v < kVector; ++v)
-      of_channel_[v] = column_broadcast(C.epilogue, p_.epilogue, p_.scales_b, channel_ + v, 0);
-    if constexpr (kFunction.given) {
-      load_line_inputs<C, InputShape::scalar>(p_, 0, 0, scalars_);
-      CLEAVE_UNROLL
-      for (uint32_t v = 0; v < kVector; ++v)
-        load_line_inputs<C, InputShape::row>(p_, channel_ + v, 0, inputs_of_channel_[v]);
-    }
+    const PixelStore<C> store_pixel(p_, channel_);
     for (uint32_t step = 0; step < p_.shape.steps; ++step) {
       const uint32_t line = (tile.row * p_.shape.steps + step) * kLines + place / kStrips;
       if (line >= p_.shape.made[0]) return;
-      make_strip(line);
+      make_strip(line, store_pixel);
     }
   }
 
@@ -82,7 +73,7 @@ class DirectConv {
     }
   }
 
-  CLEAVE_DEVICE void make_strip(uint32_t line) const {
+  CLEAVE_DEVICE void make_strip(uint32_t line, const PixelStore<C>& store_pixel) const {
     float sums[kStrip][kVector] = {};
     const int32_t x0 = first_gathered(C.conv.kind, kAxis, column_, p_.shape.pad[1]) + kSpan.first;
     const auto* const pixels = static_cast<const char*>(p_.a.data);
@@ -99,7 +90,7 @@ class DirectConv {
         raw[i] = load_vector<kBytes>(from + i * apart, is_inside(x0 + int32_t(i), p_.shape.gathered[1]));
       multiply(r, raw, sums);
     }
-    store(line, sums);
+    store(line, store_pixel, sums);
   }
 
   CLEAVE_DEVICE void multiply(uint32_t r, const Raw (&raw)[kSpan.size()], float (&sums)[kStrip][kVector]) const {
@@ -134,79 +125,19 @@ class DirectConv {
     }
   }
 
-  CLEAVE_DEVICE void store(uint32_t line, const float (&sums)[kStrip][kVector]) const {
+  CLEAVE_DEVICE void store(uint32_t line, const PixelStore<C>& store_pixel,
+                           const float (&sums)[kStrip][kVector]) const {
     const uint32_t row0 = pixel_number(image_, line, column_, p_.shape.made);
     CLEAVE_UNROLL
     for (uint32_t j = 0; j < kStrip; ++j) {
       if (column_ + j >= p_.shape.made[1]) return;
-      float values[kVector];
-      CLEAVE_UNROLL
-      for (uint32_t v = 0; v < kVector; ++v)
-        values[v] = epilogue_value(C.epilogue, p_.epilogue, sums[j][v], BroadcastValues(), of_channel_[v], false,
-                                   c_element(C.epilogue, p_.epilogue, {row0 + j, channel_ + v, 0}));
-      if constexpr (kFunction.given) apply_function(row0 + j, values);
-      const int64_t at = (row0 + j) * p_.epilogue.d_stride + channel_;
-      store_vector<C.epilogue.d>(static_cast<char*>(p_.epilogue.d) + at * size_of(C.epilogue.d), values);
-    }
-  }
-
-  /// Turns the sums of pixel `row` into what D stores, and stores what else there is of it.
-  CLEAVE_DEVICE void apply_function(uint32_t row, float (&values)[kVector]) const {
-    FunctionValues<C> of_pixel;
-    load_line_inputs<C, InputShape::column>(p_, row, 0, of_pixel);
-    float outputs[1 + kFunction.outputs][kVector];
-    CLEAVE_UNROLL
-    for (uint32_t v = 0; v < kVector; ++v) {
-      FunctionValues<C> inputs;
-      gather_inputs<0>(of_pixel, {row, channel_ + v, 0}, inputs_of_channel_[v], inputs);
-      float made[1 + kFunction.outputs];
-      FunctionBody<C>::run(values[v], inputs, made);
-      CLEAVE_UNROLL
-      for (uint32_t o = 0; o < 1 + kFunction.outputs; ++o) outputs[o][v] = made[o];
-      values[v] = made[0];
-    }
-    store_outputs<0>(row, outputs);
-  }
-
-  /// What the function takes for one element: inputs I and following.
-  template <uint32_t I>
-  CLEAVE_DEVICE void gather_inputs(const FunctionValues<C>& of_pixel, const ElementCoord& at,
-                                   const FunctionValues<C>& of_channel, FunctionValues<C>& inputs) const {
-    if constexpr (I < kFunction.inputs) {
-      constexpr FunctionOperandConfig kInput = kFunction.input(I);
-      if constexpr (kInput.shape == InputShape::scalar) inputs[I] = scalars_[I];
-      if constexpr (kInput.shape == InputShape::column) inputs[I] = of_pixel[I];
-      if constexpr (kInput.shape == InputShape::row) inputs[I] = of_channel[I];
-      if constexpr (kInput.shape == InputShape::matrix)
-        inputs[I] = load_element(kInput.dtype, matrix_element(kInput, p_.epilogue.inputs[I], at), 0);
-      gather_inputs<I + 1>(of_pixel, at, of_channel, inputs);
-    }
-  }
-
-  /// What the function makes of a pixel beside D: outputs I and following; `values`: D's first.
-  template <uint32_t I>
-  CLEAVE_DEVICE void store_outputs(uint32_t row, const float (&values)[1 + kFunction.outputs][kVector]) const {
-    if constexpr (I < kFunction.outputs) {
-      constexpr FunctionOperandConfig kOutput = kFunction.output(I);
-      constexpr uint32_t kAtOnce = kOutput.pairs && kVector % 2 == 0 ? 2 : 1;
-      CLEAVE_UNROLL
-      for (uint32_t v = 0; v < kVector; v += kAtOnce) {
-        char* const to = matrix_element(kOutput, p_.epilogue.outputs[I], {row, channel_ + v, 0});
-        if constexpr (kAtOnce == 2) {
-          store_pair(kOutput.dtype, to, values[1 + I][v], values[1 + I][v + 1]);
-        } else {
-          store_element(kOutput.dtype, to, 0, values[1 + I][v]);
-        }
-      }
-      store_outputs<I + 1>(row, values);
+      store_pixel(row0 + j, sums[j]);
     }
   }
 
   const Params<C>& p_;
   float* filters_;
   uint32_t lane_ = 0, channel_ = 0, image_ = 0, column_ = 0;
-  BroadcastValues of_channel_[kVector];
-  FunctionValues<C> scalars_, inputs_of_channel_[kVector];
 };
 
 template <GemmConfig C>
@@ -214,12 +145,14 @@ CLEAVE_DEVICE void conv_direct(const Params<C>& p) {
   extern __shared__ __align__(16) uint8_t shared[];
   ptx::launch_dependents();
   ptx::grid_dependency_wait();
-  if constexpr (C.conv.kind == Conv::wgrad && C.direct.windows) {
+  if constexpr (C.direct.method == DirectMethod::spread) {
+    DirectSpread<C>(p, shared).run();
+  } else if constexpr (C.direct.method == DirectMethod::windows && C.conv.kind == Conv::wgrad) {
     DirectWindowsWgrad<C>(p, reinterpret_cast<float*>(shared)).run();
+  } else if constexpr (C.direct.method == DirectMethod::windows) {
+    DirectWindows<C>(p, ptx::shared_address(shared)).run();
   } else if constexpr (C.conv.kind == Conv::wgrad) {
     DirectWgrad<C>(p, reinterpret_cast<float*>(shared)).run();
-  } else if constexpr (C.direct.windows) {
-    DirectWindows<C>(p, ptx::shared_address(shared)).run();
   } else {
     DirectConv<C>(p, reinterpret_cast<float*>(shared)).run();
   }

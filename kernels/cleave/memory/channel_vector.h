@@ -60,4 +60,16 @@ CLEAVE_DEVICE void store_vector(char* to, const float (&values)[Count]) {
   }
 }
 
+/// The same, `AtOnce` by `AtOnce`: a power of two.
+template <DType T, uint32_t AtOnce, uint32_t Count>
+CLEAVE_DEVICE void store_vectors(char* to, const float (&values)[Count]) {
+  CLEAVE_UNROLL
+  for (uint32_t i = 0; i < Count; i += AtOnce) {
+    float some[AtOnce];
+    CLEAVE_UNROLL
+    for (uint32_t j = 0; j < AtOnce; ++j) some[j] = values[i + j];
+    store_vector<T>(to + i * size_of(T), some);
+  }
+}
+
 }  // namespace cleave

@@ -47,6 +47,10 @@ CLEAVE_DEVICE uint32_t load_shared_32(uint32_t from) {
   return value;
 }
 
+CLEAVE_DEVICE void store_shared_32(uint32_t to, uint32_t value) {
+  asm volatile("st.shared.u32 [%0], %1;" ::"r"(to), "r"(value) : "memory");
+}
+
 /// 4, 8 or 16 bytes, aligned to as many.
 template <uint32_t Bytes>
 CLEAVE_DEVICE void copy_shared_to_global(void* to, uint32_t from) {
