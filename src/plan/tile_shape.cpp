@@ -85,10 +85,11 @@ bool registers_suffice(const GemmConfig& c) {
   const bool tall = c.tile.m == 256 && (c.tile.n == 80 || c.tile.n == 96);
   const bool flat = c.tile.m == 64 && (c.tile.n == 144 || c.tile.n == 160 || multiplies_halves(c));
   if (of_integers && (tall || flat)) return false;
-  // Nor do the sums of a gate and its up, promoted by columns' scales, for slices that meet.
-  const bool gates_by_column = gated(c) && by_block && c.scales.rows_b == 1;
-  const bool meets = c.schedule.split != SplitKMode::none;
-  if (gates_by_column && meets && c.tile.m == 128 && c.tile.n == 128) return false;
+  // Nor do sums that are promoted by columns' scales for slices that meet, of a gate and its up, or beside columns of D
+  // that are kept until their scale is known.
+  const bool meets = gated(c) ? c.schedule.split != SplitKMode::none
+                              : c.epilogue.has_scale_out && c.schedule.split == SplitKMode::parallel;
+  if (by_block && c.scales.rows_b == 1 && meets && c.tile.m == 128 && c.tile.n == 128) return false;
   // Nor do as many, or promoted sums, for slices that meet in turn beside columns of D that are gone through twice.
   if ((kept >= 112 || c.scales.promote) && in_turn && c.epilogue.has_scale_out) return false;
   // Nor do two parts of 128 columns and a walk through groups of K for shares of slices.
