@@ -291,6 +291,21 @@ CLEAVE_DEVICE void consume(const Params<C>& p, const CtaCoord<C>& cta, uint32_t 
   if constexpr (stages_output(C)) staged_store.drain();
 }
 
+/// Whether this thread is the one that asks TMA for operands. Where one warpgroup multiplies, a tile's k blocks are
+/// small, and asking for one takes longer than multiplying it. An elected lane asks in a fifth of the clocks; others
+/// gain nothing by that (docs/notes/2026-11-choice.md).
+template <GemmConfig C>
+CLEAVE_DEVICE bool asks_for_loads() {
+  constexpr uint32_t kFirst = C.warps.consumers * 128;
+  constexpr bool kSmall =
+      C.warps.consumers == 1 && C.conv.kind == Conv::none && C.schedule.grouping == Grouping::none && !has_weights(C);
+  if constexpr (kSmall) {
+    return __shfl_sync(0xffffffffu, threadIdx.x, 0) == kFirst && ptx::elect_lane();
+  } else {
+    return threadIdx.x == kFirst;
+  }
+}
+
 template <GemmConfig C>
 CLEAVE_DEVICE void gemm_sm90(const Params<C>& p) {
   static_assert(C.cluster.multicast_m == 1 || C.cluster.multicast_n == 1, "a load is shared along one dimension only");
@@ -334,7 +349,7 @@ CLEAVE_DEVICE void gemm_sm90(const Params<C>& p) {
     if constexpr (C.warps.consumers > 1) ptx::registers_decrease<producer_registers(C)>();
     if constexpr (C.conv.gather) {
       produce_together<C>(p, cta, smem);
-    } else if (threadIdx.x == C.warps.consumers * 128) {
+    } else if (asks_for_loads<C>()) {
       produce<C>(p, cta, smem);
     }
     if constexpr (has_weights(C)) {

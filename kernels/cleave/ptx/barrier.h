@@ -114,6 +114,20 @@ CLEAVE_DEVICE void cluster_wait() {
   asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
 }
 
+/// By all lanes of a warp: true in one of them. Unlike after a comparison with its number, the compiler knows that it
+/// is one, and does not go through the lanes for each instruction that takes uniform registers.
+CLEAVE_DEVICE bool elect_lane() {
+  uint32_t elected;
+  asm volatile(
+      "{\n"
+      ".reg .pred one;\n"
+      "elect.sync _|one, 0xffffffff;\n"
+      "selp.u32 %0, 1, 0, one;\n"
+      "}"
+      : "=r"(elected));
+  return elected != 0;
+}
+
 CLEAVE_DEVICE uint32_t cluster_rank() {
   uint32_t rank;
   asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
