@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -13,6 +15,8 @@
 #include "cleave/names.h"
 #include "conv_choice.h"
 #include "conv_geometry.h"
+#include "expect_no_spills.h"
+#include "jit/source.h"
 #include "plan/catalogue.h"
 #include "plan/direct_choice.h"
 
@@ -391,6 +395,18 @@ TEST(DirectSpread, IsChosenForFirstLayers) {
     EXPECT_EQ(choice.config.family, KernelFamily::direct);
     EXPECT_EQ(choice.config.direct.method, DirectMethod::spread);
   }
+}
+
+TEST(DirectSpread, SpillsNothing) {
+  const ConvAxis stem{.size = 224, .filter = 7, .stride = 2, .pad_begin = 3, .pad_end = 3};
+  const ConvAxis patches{.size = 224, .filter = 4, .stride = 4}, plain{.size = 64, .filter = 3, .pad_begin = 1};
+  std::set<std::string> sources;
+  for (const GemmProblem& p :
+       {few_channels(3, 64, stem, stem, Conv::dgrad), few_channels(3, 96, patches, patches, Conv::dgrad),
+        few_channels(24, 320, plain, plain, Conv::dgrad)})
+    sources.insert(gemm_source(make_choice(p, h100(), *direct_spec(p, h100()))->config));
+  EXPECT_EQ(sources.size(), 3u);
+  for (const char* arch : {"sm_80", "sm_90a"}) expect_no_spills(sources, arch, 128);
 }
 
 TEST(DirectSpread, LeavesTheRest) {
