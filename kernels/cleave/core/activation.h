@@ -9,19 +9,26 @@
 
 namespace cleave {
 
-/// 1 / (1 + exp(-x)). A GPU approximates both: relative to the exact value within 2^-21, and |x| * 2^-24 more where x
-/// is negative. What IEEE's division and exp do about subnormal numbers takes as many instructions again, and a branch,
-/// beside which no other element's can be under way.
-CLEAVE_HD float sigmoid(float x) {
-#if defined(__CUDA_ARCH__)
+/// value / (1 + exp(-x)). From Hopper on a GPU approximates both: relative to the exact one within 2^-21, and |x| * 2^-24
+/// more where x is negative. What IEEE's division and exp do about subnormal numbers takes as many instructions again,
+/// and a branch, beside which no other element's can be under way. Before Hopper kernels have no registers for several.
+CLEAVE_HD float over_one_plus_exp(float value, float x) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   constexpr float kLog2E = 1.4426950408889634f;
   float power, inverse;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x * -kLog2E));
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(1.0f + power));
-  return inverse;
+  return value * inverse;
 #else
-  return 1.0f / (1.0f + std::exp(-x));
+#if !defined(__CUDACC_RTC__)
+  using std::exp;
 #endif
+  return value / (1.0f + exp(-x));
+#endif
+}
+
+CLEAVE_HD float sigmoid(float x) {
+  return over_one_plus_exp(1.0f, x);
 }
 
 /// `kind` is a constant in kernels, so the switch costs nothing there.
@@ -43,7 +50,7 @@ CLEAVE_HD float activate(Activation kind, float x) {
     case Activation::gelu_erf:
       return 0.5f * x * (1.0f + erf(x * 0.7071067811865476f));
     case Activation::silu:
-      return x * sigmoid(x);
+      return over_one_plus_exp(x, x);
     case Activation::swiglu:  // of two values: below
       return x;
   }
