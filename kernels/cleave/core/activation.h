@@ -9,9 +9,10 @@
 
 namespace cleave {
 
-/// value / (1 + exp(-x)). From Hopper on a GPU approximates both: relative to the exact one within 2^-21, and |x| * 2^-24
-/// more where x is negative. What IEEE's division and exp do about subnormal numbers takes as many instructions again,
-/// and a branch, beside which no other element's can be under way. Before Hopper kernels have no registers for several.
+/// value / (1 + exp(-x)). From Hopper on a GPU approximates both: relative to the exact one within 2^-21, and by
+/// |x| * 2^-24 more where x is negative. What IEEE's division and exp do about subnormal numbers takes as many
+/// instructions again, and a branch, beside which no other element's can be under way. Before Hopper kernels have no
+/// registers for several.
 CLEAVE_HD float over_one_plus_exp(float value, float x) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   constexpr float kLog2E = 1.4426950408889634f;
