@@ -125,6 +125,7 @@ def test_info_says_whether_they_work(
     capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(_torch_build, "LIBRARY", tmp_path / "missing.so")
-    assert main(["info"]) == 0
-    (row,) = [line for line in capsys.readouterr().out.splitlines() if "torch.ops.cleave" in line]
+    assert main(["info"]) == 1
+    row, broken = [line for line in capsys.readouterr().out.splitlines() if "torch.ops.cleave" in line]
     assert " no " in row and " build" in row
+    assert broken.startswith("Broken: ")
