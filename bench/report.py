@@ -52,7 +52,7 @@ def markdown(suite: Suite, machine: dict[str, Any], rows: Sequence[dict[str, Any
     lines = [
         f"# {suite.title}",
         "",
-        ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in machine.items() if value is not None),
+        measured_on(machine),
         "",
         *summary_lines(suite.kind, summarize(suite.kind, rows, suite.best_of)),
         *notes,
@@ -60,6 +60,10 @@ def markdown(suite: Suite, machine: dict[str, Any], rows: Sequence[dict[str, Any
         *table(columns, cells),
     ]
     return "\n".join(lines) + "\n"
+
+
+def measured_on(machine: dict[str, Any]) -> str:
+    return ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in machine.items() if value is not None)
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]:

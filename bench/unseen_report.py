@@ -111,7 +111,7 @@ def text(part: str, facts: dict[str, Any], rows: list[dict[str, Any]], notes: li
     lines = [
         f"# Shapes of the {part} part, that no table and no fit has seen",
         "",
-        ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in facts.items() if value is not None),
+        report.measured_on(facts),
         "",
         *(line(rows, job) for job in jobs),
         *notes,

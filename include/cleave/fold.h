@@ -25,8 +25,8 @@ struct FoldProblem {
   int64_t most_rows = 0;  ///< of the rank that has most, which all ranks of a group say; without a group, `rows`
   int64_t columns = 0;
   // Matrices of [rows, columns]; stride_col is 1.
-  MatrixLayout
-      partial;  ///< each partial result; f16, bf16, f32; i32: of int8 operands, exact, and scaled when added up
+  /// Each partial result; f16, bf16, f32; i32: of int8 operands, exact, and scaled when added up.
+  MatrixLayout partial;
   ScaleLayout scale_a = {}, scale_b = {};  ///< i32: of the rows and columns of the sum; none, or vector
   bool has_c = false;
   MatrixLayout c;  ///< f16, bf16, f32

@@ -247,10 +247,6 @@ class Prediction {
   double k_blocks_ = 0, cluster_tiles_ = 0;  // the busiest cluster's
 };
 
-}  // namespace
-
-namespace {
-
 /// A kernel behind the product's.
 double apart_us(const Choice& choice, const DeviceInfo& device) {
   return choice.spec.apart ? quantize_apart_us(choice.problem, choice.spec.halves, device) : 0.0;
