@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 
 #include "base/embedded.h"
 #include "base/refuse.h"
@@ -181,10 +182,15 @@ EmittedFiles emit(const GemmPlan& plan, const EmitOptions& options) {
   }
   if (cubin) add_code("cubin/", options.name, files);
   if (options.target == EmitTarget::pytorch) {
-    for (const EmbeddedFile& file : embedded_sums()) files.emplace(options.name + "/" + file.name, file.text);
-    const std::string place = options.name + (function ? "/function/" : "/");
-    for (const EmbeddedFile& file : function ? embedded_functions() : embedded_activations())
-      files.emplace(place + file.name, file.text);
+    const auto add = [&](const std::string& place, std::span<const EmbeddedFile> copied) {
+      for (const EmbeddedFile& file : copied) files.emplace(options.name + place + file.name, file.text);
+    };
+    add("/_", embedded_sums());
+    if (function) {
+      add("/function/", embedded_functions());
+    } else {
+      add("/_", embedded_activations());
+    }
   }
   if (cubin) add_images(choices, vocabulary, files);
   add_included_headers(files);

@@ -110,38 +110,28 @@ where no gradient is recorded.
 import sys
 
 from .. import _mistakes
-from . import _library
+from . import _operators
 
-_library.load()
-
-from .._torch_precision import float32_precision  # noqa: E402
-from . import (  # noqa: E402
-    _autocast,
-    _autograd,
-    _conv_autograd,
-    _conv_fake,
-    _epilogue_autograd,
-    _fake,
-    _grouped_autograd,
-    _moe_autograd,
-)
-from ._batch_invariant import batch_invariant  # noqa: E402
-from ._fuse import Fused, fuse  # noqa: E402
-from .conv import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d, replace_convs  # noqa: E402
-from .convolutions import conv1d, conv2d, conv3d  # noqa: E402
-from .experts import W8A8Experts  # noqa: E402
-from .float8 import Float8Linear, convert_to_float8_training  # noqa: E402
-from .fused import GatedMLP, NormProjections, Projection, W8A8SwiGLU  # noqa: E402
-from .gate import Gate  # noqa: E402
-from .grouped_linear import GroupedLinear  # noqa: E402
-from .linear import W8A8Linear, replace_linears  # noqa: E402
-from .loading import load_quantized  # noqa: E402
-from .low_rank import lora  # noqa: E402
-from .mixed_experts import W4A16Experts  # noqa: E402
-from .mixed_linear import W4A16Linear  # noqa: E402
-from .moe import MoE  # noqa: E402
-from .norm import Quantized, RMSNormQuantize  # noqa: E402
-from .products import gemm, grouped_gemm, mixed_gemm, scaled_gemm  # noqa: E402
+# isort: split
+# What follows needs torch and its operators: without them, the import above says what to install.
+from .._torch_precision import float32_precision
+from ._batch_invariant import batch_invariant
+from ._fusion.fuse import Fused, fuse
+from .conv import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d, replace_convs
+from .convolutions import conv1d, conv2d, conv3d
+from .experts import W8A8Experts
+from .float8 import Float8Linear, convert_to_float8_training
+from .fused import GatedMLP, NormProjections, Projection, W8A8SwiGLU
+from .gate import Gate
+from .grouped_linear import GroupedLinear
+from .linear import W8A8Linear, replace_linears
+from .loading import load_quantized
+from .low_rank import lora
+from .mixed_experts import W4A16Experts
+from .mixed_linear import W4A16Linear
+from .moe import MoE
+from .norm import Quantized, RMSNormQuantize
+from .products import gemm, grouped_gemm, mixed_gemm, scaled_gemm
 
 __all__ = [
     "Conv1d",
@@ -182,15 +172,5 @@ __all__ = [
     "scaled_gemm",
 ]
 
-for _part in (
-    _autocast,
-    _fake,
-    _conv_fake,
-    _autograd,
-    _epilogue_autograd,
-    _conv_autograd,
-    _grouped_autograd,
-    _moe_autograd,
-):
-    _part.register()
+_operators.register()
 _mistakes.explain(sys.modules[__name__])

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from . import _conv_autograd
-from ._channels_last import channels_last, check_channels_last, packed
+from ._operators import conv_autograd
+from ._operators.channels_last import channels_last, check_channels_last, packed
 from ._replace import Skip, replace_layers
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class _Forward(_Convolution):
         else:
             input = channels_last(nn.functional.pad(input, padding, mode=self.padding_mode))
             padding = [0]
-        return _conv_autograd.conv(input, weight, bias, self.stride, padding, self.dilation, self.groups)
+        return conv_autograd.conv(input, weight, bias, self.stride, padding, self.dilation, self.groups)
 
 
 class _Transposed(_Convolution):
@@ -114,7 +114,7 @@ class _Transposed(_Convolution):
         if input.dim() == self.weight.dim() - 1:
             return self.forward(input[None], output_size)[0]
         input, weight = self._operands(input, self.weight)
-        return _conv_autograd.conv_dgrad(
+        return conv_autograd.conv_dgrad(
             self._input_size(input, output_size),
             weight,
             input,

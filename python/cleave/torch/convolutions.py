@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from .._epilogue import BoundEpilogue, Epilogue
-from . import _conv_autograd
-from ._epilogue import arguments, results
+from ._operators import conv_autograd
+from ._operators.epilogue import arguments, results
 
 _conv = torch.ops.cleave.conv
 
@@ -100,4 +100,4 @@ def _convolve(
         return results(_conv.epilogue(input, weight, *arguments(epilogue, options), bias, *given, **options))
     if options:
         return _conv.full(input, weight, bias, *given, **options)
-    return _conv_autograd.conv(input, weight, bias, *given)
+    return conv_autograd.conv(input, weight, bias, *given)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ._chains import DecoderLayer
+from ._fusion.chains import DecoderLayer
 from .linear import W8A8Linear
 from .norm import Quantized, RMSNormQuantize
 

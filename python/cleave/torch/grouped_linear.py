@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from . import _dealt, _float8, _float8_grouped
-from ._grouped_autograd import Groups, gradient_of_bias
+from ._operators.grouped_autograd import Groups, gradient_of_bias
 from ._scales import BLOCK
 
 _grouped_gemm = torch.ops.cleave.grouped_gemm

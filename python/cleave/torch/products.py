@@ -10,7 +10,7 @@ from torch import Tensor
 from .._epilogue import BoundEpilogue, Epilogue
 from .._weights.packed import PackedWeights
 from .._weights.product import arguments_of, check
-from ._epilogue import ARGUMENTS, arguments, results
+from ._operators.epilogue import ARGUMENTS, arguments, results
 
 _gemm = torch.ops.cleave.gemm
 _scaled_gemm = torch.ops.cleave.scaled_gemm

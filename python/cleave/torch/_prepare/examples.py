@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ._scales import scale_shape
+from .._scales import scale_shape
 
 # A plan, and the fewest and the most rows.
 Product = tuple[Any, int, int]

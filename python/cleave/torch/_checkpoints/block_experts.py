@@ -9,14 +9,14 @@ from torch import Tensor, nn
 
 import cleave
 
-from .._weights.experts import stacked
-from .._weights.formats import MXFP4
-from ._expert_modules import STACKED, gate_of, has_bias, is_interleaved, sizes_of
-from ._formats import Scheme
-from ._four_bits import Codes, FourBits, Place, nibbles
-from ._packed_layer import HALVES
-from ._tensors import Tensors
-from .mixed_experts import W4A16Experts
+from ..._weights.experts import stacked
+from ..._weights.formats import MXFP4
+from .._packed_layer import HALVES
+from ..mixed_experts import W4A16Experts
+from .expert_modules import STACKED, gate_of, has_bias, is_interleaved, sizes_of
+from .formats import Scheme
+from .four_bits import Codes, FourBits, Place, nibbles
+from .tensors import Tensors
 
 _GROUP = MXFP4.usual_group
 _CODES, _EXPONENTS = (torch.uint8,), (torch.uint8, torch.float8_e8m0fnu)

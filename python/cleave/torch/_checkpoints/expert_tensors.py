@@ -9,13 +9,13 @@ from torch import Tensor, nn
 
 import cleave
 
-from ._expert_modules import STACKED, gate_of, has_bias, is_interleaved, is_transposed, sizes_of
-from ._formats import Scheme
-from ._four_bits import FourBits, Place
-from ._scales import BLOCK, shaped_scale
-from ._tensors import Tensors
-from .experts import W8A8Experts
-from .mixed_experts import W4A16Experts
+from .._scales import BLOCK, shaped_scale
+from ..experts import W8A8Experts
+from ..mixed_experts import W4A16Experts
+from .expert_modules import STACKED, gate_of, has_bias, is_interleaved, is_transposed, sizes_of
+from .formats import Scheme
+from .four_bits import FourBits, Place
+from .tensors import Tensors
 
 # What checkpoints call an expert's gate, up and down.
 _NAMES = (("gate_proj", "up_proj", "down_proj"), ("w1", "w3", "w2"))

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
-from . import _chains
-from ._replace import Skip, matcher
-from ._stack import same, stack, unstack, why_apart
-from .fused import FusedDecoderLayer, GatedMLP, NormProjections, Projection, W8A8SwiGLU, adds
-from .linear import W8A8Linear
-from .norm import RMSNormQuantize
+from .._replace import Skip, matcher
+from ..fused import FusedDecoderLayer, GatedMLP, NormProjections, Projection, W8A8SwiGLU, adds
+from ..linear import W8A8Linear
+from ..norm import RMSNormQuantize
+from . import chains
+from .stack import same, stack, unstack, why_apart
 
 
 @dataclass
@@ -72,8 +72,8 @@ def fuse(model: nn.Module, *, skip: Skip = (), across_layers: bool = True) -> Fu
     if not any(isinstance(module, W8A8Linear) for module in model.modules()):
         raise ValueError('model has no W8A8Linear layers; call cleave.torch.replace_linears(model, "int8") before')
     report = Fused()
-    gated = {name: found for name, module in _modules(model) if (found := _chains.find_gated_mlp(module))}
-    layers = {name: found for name, module in _modules(model) if (found := _chains.find_decoder_layer(module))}
+    gated = {name: found for name, module in _modules(model) if (found := chains.find_gated_mlp(module))}
+    layers = {name: found for name, module in _modules(model) if (found := chains.find_decoder_layer(module))}
     skipped = matcher(skip, [*gated, *layers])
     for name, chain in gated.items():
         if not skipped(name, model.get_submodule(name)):
@@ -103,7 +103,7 @@ def _neighbours(model: nn.Module) -> Iterator[tuple[nn.Module, nn.Module]]:
             yield from itertools.pairwise(module)
 
 
-def _fuse_gates(model: nn.Module, name: str, chain: _chains.GatedMLP, report: Fused) -> None:
+def _fuse_gates(model: nn.Module, name: str, chain: chains.GatedMLP, report: Fused) -> None:
     mlp = model.get_submodule(name)
     gate, up, down = (mlp.get_submodule(each) for each in (chain.gate, chain.up, chain.down))
     wide = [each for each in (chain.gate, chain.up) if type(mlp.get_submodule(each)) is not W8A8Linear]
@@ -122,7 +122,7 @@ def _fuse_gates(model: nn.Module, name: str, chain: _chains.GatedMLP, report: Fu
     report.done.append((name, f"{chain.gate} and {chain.up}: one product, with SwiGLU in it"))
 
 
-def _fuse_norms(layer: nn.Module, name: str, chain: _chains.DecoderLayer, report: Fused) -> bool:
+def _fuse_norms(layer: nn.Module, name: str, chain: chains.DecoderLayer, report: Fused) -> bool:
     """Whether one of both is fused."""
     by_name = [name for name, given in chain.kwargs.items() if given == ""]
     argument = by_name[0] if by_name else chain.args.index("")
@@ -151,7 +151,7 @@ def _fuse_norm(
 ) -> Callable[[], None] | None:
     """What undoes it; None where the norm is left alone."""
     norm, reader = layer.get_submodule(norm_name), layer.get_submodule(reader_name)
-    places = _chains.find_readers(reader, argument) or []
+    places = chains.find_readers(reader, argument) or []
     linears = [reader.get_submodule(place) for place in places]
     quantising, why = _quantising(norm, dict(zip(places, linears, strict=True)))
     if quantising is None:
@@ -212,7 +212,7 @@ def _quantising(norm: nn.Module, readers: dict[str, nn.Module]) -> tuple[RMSNorm
 def _is_zero_centered(norm: nn.Module) -> bool | None:
     """Whether an RMS norm keeps its weight less 1: by what it does to rows of large and small elements. None for what
     is no RMS norm."""
-    if not _chains.has_weight_of_rows(norm):
+    if not chains.has_weight_of_rows(norm):
         return None
     weight = norm.weight
     generator = torch.Generator().manual_seed(0)

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._epilogue.graph import parse
-from . import _negated
-from ._epilogue import outputs
+from ..._epilogue.graph import parse
+from . import negated
+from .epilogue import outputs
 
 _BLOCK = 128  # elements that share a scale, along each dimension that has blocks
 # For arguments that only an overload has.
@@ -27,7 +27,7 @@ def declare(results: Mapping[str, Callable[[Any], Any]]) -> None:
             form = getattr(operator, overload)
             torch.library.register_fake(form, _nothing if overload == "out" else _with_names(form._schema, result))
             if overload == "out":
-                _negated.refuse(form)
+                negated.refuse(form)
 
 
 def _with_names(schema: Any, result: Callable[[Any], Any]) -> Callable[..., Any]:

@@ -9,16 +9,17 @@ from torch import Tensor, nn
 
 import cleave
 
-from .. import _torch_precision
-from . import _dealt, _prepare_float8
-from ._examples import TOKENS, Product, ends_of, in_8_bits, scales_of, tokens
-from ._packed_layer import HALVES, PackedLayer
-from ._scales import ACTIVATIONS
-from .experts import W8A8Experts
-from .grouped_linear import GroupedLinear
-from .mixed_experts import W4A16Experts
-from .moe import MoE
-from .router import Router
+from ... import _torch_precision
+from .. import _dealt
+from .._packed_layer import HALVES, PackedLayer
+from .._scales import ACTIVATIONS
+from ..experts import W8A8Experts
+from ..grouped_linear import GroupedLinear
+from ..mixed_experts import W4A16Experts
+from ..moe import MoE
+from ..router import Router
+from . import float8
+from .examples import TOKENS, Product, ends_of, in_8_bits, scales_of, tokens
 
 _ops = torch.ops.cleave
 
@@ -36,7 +37,7 @@ def grouped(layer: GroupedLinear, first: int, last: int, activation: str = "none
     weight = _dealt.own(layer.weight.detach())
     options = {"bias": _dealt.own(layer.bias), "activation": activation}
     if layer.recipe:
-        yield from _prepare_float8.grouped(weight, layer.recipe, first, last, **options)
+        yield from float8.grouped(weight, layer.recipe, first, last, **options)
     else:
         x = tokens(weight, layer.in_features, weight.dtype)
         yield cleave.plan_grouped_gemm(x, weight.mT, ends_of(weight), **options), first, last

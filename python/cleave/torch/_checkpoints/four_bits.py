@@ -10,9 +10,9 @@ from torch import Tensor
 
 import cleave
 
-from .._weights.experts import stacked
-from .._weights.layout import inverse
-from ._tensors import Tensors
+from ..._weights.experts import stacked
+from ..._weights.layout import inverse
+from .tensors import Tensors
 
 # Brings a tensor to where the layer is.
 Place = Callable[[Tensor], Tensor]

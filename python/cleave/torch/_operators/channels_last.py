@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from . import _dealt
+from .. import _dealt
 
 # By the number of dimensions.
 _REMEDIES = {

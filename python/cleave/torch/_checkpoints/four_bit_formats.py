@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 from torch import nn
 
-from .._weights.formats import INT4, MXFP4, NVFP4
-from ._config import Config, refusal
-from ._four_bits import FourBits
+from ..._weights.formats import INT4, MXFP4, NVFP4
+from .config import Config, refusal
+from .four_bits import FourBits
 
 FourBitsOf = Callable[[str, nn.Module], FourBits]
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from ._checkpoint import Files
+from .files import Files
 
 _WEIGHT_SCALES = ("weight_scale", "weight_scale_inv")
 _CODES = "qweight"  # AWQ and GPTQ: of a weight in 4 bits

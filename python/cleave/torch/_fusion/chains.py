@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
-from .linear import W8A8Linear
+from ..linear import W8A8Linear
 
 # A keyword that no layer has: where it turns up, all others do.
 _ANY = "any_keyword"

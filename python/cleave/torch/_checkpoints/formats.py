@@ -13,10 +13,10 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from ._config import Config, refusal
-from ._four_bit_formats import awq, gptq, modelopt_nvfp4, mxfp4, nvfp4_pack_quantized, pack_quantized
-from ._four_bits import FourBits
-from ._scales import BLOCK
+from .._scales import BLOCK
+from .config import Config, refusal
+from .four_bit_formats import awq, gptq, modelopt_nvfp4, mxfp4, nvfp4_pack_quantized, pack_quantized
+from .four_bits import FourBits
 
 
 class Scheme(NamedTuple):

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ._epilogue import outputs
-from ._fake import declare, default_dtype
+from .epilogue import outputs
+from .fake import declare, default_dtype
 
 
 def register() -> None:

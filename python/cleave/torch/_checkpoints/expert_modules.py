@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from .gate import SWIGLU, Gate
+from ..gate import SWIGLU, Gate
 
 STACKED = ("gate_up_proj", "down_proj")
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ._untracked import register_autograd
+from .untracked import register_autograd
 
 _ops = torch.ops.cleave
 _LEAST_SCORE_SUM = 1e-20  # as kernels/cleave/route/score.h has it

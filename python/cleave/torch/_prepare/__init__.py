@@ -11,17 +11,17 @@ from torch import Tensor, nn
 
 import cleave
 
-from . import _prepare_experts, _prepare_float8
-from ._examples import Product, in_8_bits, scales_of, tokens
-from .experts import W8A8Experts
-from .float8 import Float8Linear
-from .fused import W8A8SwiGLU
-from .grouped_linear import GroupedLinear
-from .linear import W8A8Linear
-from .mixed_experts import W4A16Experts
-from .mixed_linear import W4A16Linear
-from .moe import MoE
-from .norm import RMSNormQuantize
+from ..experts import W8A8Experts
+from ..float8 import Float8Linear
+from ..fused import W8A8SwiGLU
+from ..grouped_linear import GroupedLinear
+from ..linear import W8A8Linear
+from ..mixed_experts import W4A16Experts
+from ..mixed_linear import W4A16Linear
+from ..moe import MoE
+from ..norm import RMSNormQuantize
+from . import experts, float8
+from .examples import Product, in_8_bits, scales_of, tokens
 
 _LAYERS = (W8A8Linear, W8A8Experts, W4A16Linear, W4A16Experts, RMSNormQuantize, Float8Linear, GroupedLinear, MoE)
 
@@ -36,14 +36,14 @@ def products(model: nn.Module, first: int, last: int, dtype: torch.dtype | None)
             continue
         if isinstance(layer, MoE):
             of_experts |= {layer.gate_up, layer.down}
-            yield from _prepare_experts.moe(layer, first, last)
+            yield from experts.moe(layer, first, last)
         elif isinstance(layer, GroupedLinear):
-            yield from _prepare_experts.grouped(layer, first, last)
+            yield from experts.grouped(layer, first, last)
         elif isinstance(layer, (W8A8Experts, W4A16Experts)):
-            of_form = _prepare_experts.w8a8 if isinstance(layer, W8A8Experts) else _prepare_experts.w4a16
-            yield from of_form(layer, first, last, dtype, _prepare_experts.choices_of(model, layer.num_experts))
+            of_form = experts.w8a8 if isinstance(layer, W8A8Experts) else experts.w4a16
+            yield from of_form(layer, first, last, dtype, experts.choices_of(model, layer.num_experts))
         elif isinstance(layer, Float8Linear):
-            yield from _prepare_float8.linear(layer, first, last, dtype)
+            yield from float8.linear(layer, first, last, dtype)
         elif isinstance(layer, RMSNormQuantize):
             yield from _normed(layer, first, last, dtype)
         elif isinstance(layer, W4A16Linear):
@@ -75,7 +75,7 @@ def _on_gpu(layer: nn.Module) -> bool:
 
 
 def _w4a16(layer: W4A16Linear, dtype: torch.dtype) -> cleave.GemmPlan:
-    x = _prepare_experts.beside_packed(layer, dtype)
+    x = experts.beside_packed(layer, dtype)
     return cleave.plan_mixed_gemm(x, layer.weights(), bias=layer.bias, static_b=layer.static_weights)
 
 

@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import _activations, _autograd
-from ._sum_to import sum_to
-from ._untracked import register_autograd
+from . import activations, autograd
+from .sum_to import sum_to
+from .untracked import register_autograd
 
 # Arguments of grouped_gemm.full that say where groups lie, beside offs and alignment.
 BOUNDS = ("indptr", "starts", "sizes", "counts")
@@ -50,7 +50,7 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x = output
         if ctx.activation != "relu":  # whose output says enough; of others the input is made again
             x = groups.multiply(a, b, bias, grad.dtype, c=c, alpha=ctx.alpha, beta=ctx.beta)
-        grad = _activations.backward(ctx.activation, grad, x)
+        grad = activations.backward(ctx.activation, grad, x)
     # torch says nothing of trailing arguments that the caller left out, and wants nothing.
     needs_a, needs_b, _, needs_bias = (*ctx.needs_input_grad, False, False)[:4]
     of_a, of_b, of_bias = of_operands(grad, (a, b, bias), groups, (needs_a, needs_b, needs_bias), ctx.alpha)
@@ -104,7 +104,7 @@ class Groups:
     def gradient(self, x: Tensor, y: Tensor, operand: Tensor, alpha: float) -> Tensor:
         """alpha * x @ y, in the operand's dtype and memory order."""
         if x.dim() == y.dim() == 3:
-            return _autograd.product(x, y, operand, alpha)
+            return autograd.product(x, y, operand, alpha)
         if operand.stride(-1) != 1 and operand.stride(-2) == 1:
             return self.multiply(y.mT, x.mT, None, operand.dtype, alpha=alpha).mT
         return self.multiply(x, y, None, operand.dtype, alpha=alpha)

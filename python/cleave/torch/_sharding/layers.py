@@ -14,13 +14,14 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import Placement, Replicate, Shard
 
-from . import _autograd, _dealt
-from ._channels_last import packed
-from ._scales import BLOCK
-from ._sum_to import sum_to
-from .conv import Conv1d, Conv2d, Conv3d
-from .grouped_linear import GroupedLinear
-from .linear import W8A8Linear
+from .. import _dealt
+from .._operators import autograd
+from .._operators.channels_last import packed
+from .._operators.sum_to import sum_to
+from .._scales import BLOCK
+from ..conv import Conv1d, Conv2d, Conv3d
+from ..grouped_linear import GroupedLinear
+from ..linear import W8A8Linear
 
 _ops = torch.ops.cleave
 
@@ -227,7 +228,7 @@ class _OfReplicated(torch.autograd.Function):
         grad = grad.contiguous()
         return (
             _ops.gemm_all_reduce(grad, weight, ctx.group_name) if needs_x else None,
-            _autograd.product(grad.mT, x, weight, 1.0) if needs_weight else None,
+            autograd.product(grad.mT, x, weight, 1.0) if needs_weight else None,
             sum_to(grad, bias.shape, bias.dtype) if needs_bias else None,
             None,
         )

@@ -11,12 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._epilogue.derivative import has_derivative
-from .._epilogue.graph import SUM, parse
-from . import _autograd, _conv_autograd, _epilogue, _grouped_autograd
-from ._channels_last import packed
-from ._grouped_epilogue import GroupedGradients
-from ._untracked import register_autograd
+from ..._epilogue.derivative import has_derivative
+from ..._epilogue.graph import SUM, parse
+from . import autograd, conv_autograd, epilogue, grouped_autograd
+from .channels_last import packed
+from .grouped_epilogue import GroupedGradients
+from .untracked import register_autograd
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class _Operation:
     op: Any
     sum: tuple[str, ...]
     of_operands: Callable[[Tensor, Any, dict[str, Any], set[str]], dict[str, Tensor]]
-    gradients: Callable[..., _epilogue.Gradients]
+    gradients: Callable[..., epilogue.Gradients]
     arranged: Callable[[Tensor], Tensor]
     keeps_outputs: bool = True
 
@@ -47,7 +47,7 @@ def register() -> None:
     for op in (torch.ops.cleave.gemm.epilogue, torch.ops.cleave.scaled_gemm.epilogue):
         gradients = partial(_gradients, _spread_over_matrix)
         _register(_Operation(op, _SUM_OF_PRODUCTS, _of_product, gradients, Tensor.contiguous))
-    for operator in _conv_autograd.OPERATORS:
+    for operator in conv_autograd.OPERATORS:
         op = getattr(torch.ops.cleave, operator.name).epilogue
         added = [name for name in ("bias", "c") if name in operator.arguments]
         _register(
@@ -65,7 +65,7 @@ def register() -> None:
 
 def _gradients(spread: Callable[[Tensor, str, int], Tensor], call: Any, options: Any, *given: Any) -> Any:
     """spread: a line of values of such a shape, as it broadcasts with a D of so many dimensions."""
-    return _epilogue.Gradients(*given, spread)
+    return epilogue.Gradients(*given, spread)
 
 
 def _register(operation: _Operation) -> None:
@@ -79,7 +79,7 @@ _SUM_OF_PRODUCTS = ("a", "b", "bias", "c")
 def _of_product(grad: Tensor, call: Any, options: dict[str, Any], needed: set[str]) -> dict[str, Tensor]:
     operands = tuple(getattr(call, name) for name in _SUM_OF_PRODUCTS)
     wanted = tuple(name in needed for name in _SUM_OF_PRODUCTS)
-    made = _autograd.of_operands(grad, operands, wanted, options["alpha"], options["beta"])
+    made = autograd.of_operands(grad, operands, wanted, options["alpha"], options["beta"])
     return dict(zip(_SUM_OF_PRODUCTS, made, strict=True))
 
 
@@ -93,13 +93,13 @@ _SUM_OF_GROUPS = ("a", "b", "bias")
 def _of_groups(grad: Tensor, call: Any, options: dict[str, Any], needed: set[str]) -> dict[str, Tensor]:
     operands = call.a, call.b, call.bias
     a, b, bias = (name in needed for name in _SUM_OF_GROUPS)
-    made = _grouped_autograd.of_operands(grad, operands, _groups(call, options), (a, b, bias), options["alpha"])
+    made = grouped_autograd.of_operands(grad, operands, _groups(call, options), (a, b, bias), options["alpha"])
     return dict(zip(_SUM_OF_GROUPS, made, strict=True))
 
 
-def _groups(call: Any, options: dict[str, Any]) -> _grouped_autograd.Groups:
-    bounds = {name: getattr(call, name) for name in _grouped_autograd.BOUNDS}
-    return _grouped_autograd.Groups(call.offs, bounds, options["alignment"])
+def _groups(call: Any, options: dict[str, Any]) -> grouped_autograd.Groups:
+    bounds = {name: getattr(call, name) for name in grouped_autograd.BOUNDS}
+    return grouped_autograd.Groups(call.offs, bounds, options["alignment"])
 
 
 def _gradients_of_groups(call: Any, options: dict[str, Any], *given: Any) -> GroupedGradients:
@@ -123,18 +123,18 @@ _TENSORS = {"x": "input", "w": "weight", "y": "grad_output"}  # arguments, by _c
 
 
 def _of_convolution(
-    operator: _conv_autograd.Operator, grad: Tensor, call: Any, options: dict[str, Any], needed: set[str]
+    operator: conv_autograd.Operator, grad: Tensor, call: Any, options: dict[str, Any], needed: set[str]
 ) -> dict[str, Tensor]:
     operands = {name: getattr(call, _TENSORS[name]) for name in operator.operands}
-    geometry = tuple(getattr(call, name) for name in _conv_autograd.GEOMETRY)
+    geometry = tuple(getattr(call, name) for name in conv_autograd.GEOMETRY)
     added = {"bias": getattr(call, "bias", None), "c": call.c}
     wanted = {name for name in (*operator.operands, *added) if _TENSORS.get(name, name) in needed}
     scalars = options["alpha"], options["beta"]
-    made = _conv_autograd.of_operands(operator, grad, operands, geometry, added, wanted, scalars)
+    made = conv_autograd.of_operands(operator, grad, operands, geometry, added, wanted, scalars)
     return {_TENSORS.get(name, name): x for name, x in made.items()}
 
 
-def _spread_over_pixels(operator: _conv_autograd.Operator, x: Tensor, shape: str, rank: int) -> Tensor:
+def _spread_over_pixels(operator: conv_autograd.Operator, x: Tensor, shape: str, rank: int) -> Tensor:
     """What has one dimension lies along channels, or, of weight gradients, along filters."""
     return x.view(-1, *(1,) * (rank - (1 if operator.made == "w" else 2)))
 
@@ -154,11 +154,11 @@ def _save(
     ctx.call = {name: x for name, x in call.items() if not isinstance(x, Tensor)}
     ctx.given = [name for name in call if name not in ctx.call]
     text = call["epilogue"]
-    given = _epilogue.together(text, tensors, call["numbers"], call["number_places"])
+    given = epilogue.together(text, tensors, call["numbers"], call["number_places"])
     tracked = [name for name, x in given.items() if isinstance(x, Tensor) and x.requires_grad]
     if any(call[name] is not None and call[name].requires_grad for name in operation.sum):
         tracked += parse(text).sums
-    saved = () if call["backward"] or not operation.keeps_outputs else _epilogue.saved_outputs(text, tuple(tracked))
+    saved = () if call["backward"] or not operation.keeps_outputs else epilogue.saved_outputs(text, tuple(tracked))
     made = dict(zip(parse(text).outputs, output, strict=True))
     ctx.mark_non_differentiable(*(x for name, x in made.items() if not has_derivative(parse(text), name)))
     ctx.saved, ctx.shape = saved, output[0].shape
@@ -200,11 +200,11 @@ def _backward(operation: _Operation, ctx: Any, grads: list[Tensor | None]) -> tu
         return tuple(results.values())
 
     def multiply(text: str, values: Iterable[Any], dtype: torch.dtype) -> list[Tensor]:
-        function = dict(zip(_epilogue.ARGUMENTS, (text, *_epilogue.separate(values), ""), strict=True))
+        function = dict(zip(epilogue.ARGUMENTS, (text, *epilogue.separate(values), ""), strict=True))
         options = ctx.options | {"out_dtype": dtype} | ({"zero_rest": None} if "zero_rest" in ctx.options else {})
         return operation.op(**(vars(call) | function | options))
 
-    inputs = _epilogue.together(call.epilogue, call.inputs, call.numbers, call.number_places)
+    inputs = epilogue.together(call.epilogue, call.inputs, call.numbers, call.number_places)
     tensors = [name for name, x in inputs.items() if isinstance(x, Tensor)]
     of_inputs = [name for name, is_needed in zip(tensors, needed["inputs"], strict=True) if is_needed]
     of_sum = {name for name in operation.sum if needed.get(name)}

@@ -12,7 +12,7 @@ from typing import Any
 
 from torch.distributed.tensor import Partial, Placement, Replicate, Shard
 
-from ._scales import BLOCK
+from .._scales import BLOCK
 
 Choice = tuple[dict[str, Placement], tuple[Placement, ...]]
 

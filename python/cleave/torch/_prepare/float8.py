@@ -10,11 +10,11 @@ from torch import Tensor
 
 import cleave
 
-from . import _dealt, _float8
-from ._examples import Product, ends_of, in_8_bits, scales_of, tokens
-from ._float8 import E4M3
-from ._scales import scale_shape
-from .float8 import Float8Linear
+from .. import _dealt, _float8
+from .._float8 import E4M3
+from .._scales import scale_shape
+from ..float8 import Float8Linear
+from .examples import Product, ends_of, in_8_bits, scales_of, tokens
 
 
 def linear(layer: Float8Linear, first: int, last: int, dtype: torch.dtype) -> Iterator[Product]:

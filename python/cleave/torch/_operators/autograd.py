@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import _activations
-from ._sum_to import sum_to
-from ._untracked import register_autograd
+from . import activations
+from .sum_to import sum_to
+from .untracked import register_autograd
 
 
 def register() -> None:
@@ -38,7 +38,7 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         if activation != "relu":  # whose output says enough; of others the input is made again
             linear = ctx.options | {"activation": "none", "out_dtype": grad.dtype}
             x = torch.ops.cleave.gemm(a, b, bias, c, **linear)
-        grad = _activations.backward(activation, grad, x)
+        grad = activations.backward(activation, grad, x)
     # torch says nothing of trailing arguments that the caller left out.
     return of_operands(grad, (a, b, bias, c), (*ctx.needs_input_grad, False, False)[:4], alpha, beta)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .. import _torch_build
+from ... import _torch_build
 
 try:
     import torch
@@ -21,7 +21,7 @@ def load() -> None:
     remedy = _torch_build.remedy()
     if not remedy:
         torch.ops.load_library(_torch_build.LIBRARY)
-        from .._torch_precision import follow_torch
+        from ..._torch_precision import follow_torch
 
         follow_torch(_torch_build.LIBRARY)
         return

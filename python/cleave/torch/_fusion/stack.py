@@ -8,8 +8,8 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from ._scales import BLOCK
-from .linear import W8A8Linear
+from .._scales import BLOCK
+from ..linear import W8A8Linear
 
 Stacked = TypeVar("Stacked", bound=W8A8Linear)
 

@@ -15,27 +15,27 @@ from torch.distributed.tensor import DTensor, Placement, Replicate
 from torch.distributed.tensor._op_schema import OpSchema, OpStrategy, RuntimeSchemaInfo
 from torch.distributed.tensor._ops.utils import expand_to_full_mesh_op_strategy
 
-from . import _sharding_rules
+from . import rules
 
 # Yields what a call may be given: placements of operands by their names, others being replicated, and of each result.
 Rule = Callable[[SimpleNamespace], Iterator[tuple[dict[str, Placement], tuple[Placement, ...]]]]
 
 _RULES: dict[str, Rule] = {
-    "gemm": _sharding_rules.gemm,
-    "scaled_gemm": _sharding_rules.scaled_gemm,
-    "scaled_gemm.full": _sharding_rules.scaled_gemm,
-    "grouped_gemm": _sharding_rules.grouped_gemm,
-    "grouped_gemm.full": _sharding_rules.grouped_gemm,
-    "conv": _sharding_rules.conv,
-    "conv.full": _sharding_rules.conv,
-    "conv_dgrad": _sharding_rules.conv_dgrad,
-    "conv_dgrad.full": _sharding_rules.conv_dgrad,
-    "conv_wgrad": _sharding_rules.conv_wgrad,
-    "conv_wgrad.full": _sharding_rules.conv_wgrad,
-    "scaled_conv": _sharding_rules.conv,
-    "scaled_conv.full": _sharding_rules.conv,
-    "quantize": _sharding_rules.quantize,
-    "quantize_static": _sharding_rules.quantize_static,
+    "gemm": rules.gemm,
+    "scaled_gemm": rules.scaled_gemm,
+    "scaled_gemm.full": rules.scaled_gemm,
+    "grouped_gemm": rules.grouped_gemm,
+    "grouped_gemm.full": rules.grouped_gemm,
+    "conv": rules.conv,
+    "conv.full": rules.conv,
+    "conv_dgrad": rules.conv_dgrad,
+    "conv_dgrad.full": rules.conv_dgrad,
+    "conv_wgrad": rules.conv_wgrad,
+    "conv_wgrad.full": rules.conv_wgrad,
+    "scaled_conv": rules.conv,
+    "scaled_conv.full": rules.conv,
+    "quantize": rules.quantize,
+    "quantize_static": rules.quantize_static,
 }
 
 # Arguments that are the result's size: of a rank's part, where that is dealt.

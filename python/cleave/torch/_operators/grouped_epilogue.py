@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ._epilogue import MOST_OUTPUTS, Gradients
-from ._grouped_autograd import Groups
-from ._sum_to import sum_to
+from .epilogue import MOST_OUTPUTS, Gradients
+from .grouped_autograd import Groups
+from .sum_to import sum_to
 
 
 class GroupedGradients(Gradients):

@@ -15,12 +15,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._core import EpilogueFunction
-from .._epilogue import BoundEpilogue, Epilogue
-from .._epilogue.derivative import derivative, has_derivative
-from .._epilogue.graph import GATES, SUM, Graph, gradient_of, parse
-from .._epilogue.values import Known, evaluate, needed
-from ._sum_to import sum_to
+from ..._core import EpilogueFunction
+from ..._epilogue import BoundEpilogue, Epilogue
+from ..._epilogue.derivative import derivative, has_derivative
+from ..._epilogue.graph import GATES, SUM, Graph, gradient_of, parse
+from ..._epilogue.values import Known, evaluate, needed
+from .sum_to import sum_to
 
 _MOST_INPUTS, MOST_OUTPUTS = 8, 3  # of Cleave's functions
 ARGUMENTS = ("epilogue", "inputs", "numbers", "number_places", "backward")  # of all operators that take one

@@ -23,10 +23,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import _activations, _autograd
-from ._channels_last import channels_last, packed
-from ._sum_to import sum_to
-from ._untracked import register_autograd
+from . import activations, autograd
+from .channels_last import channels_last, packed
+from .sum_to import sum_to
+from .untracked import register_autograd
 
 _ops = torch.ops.cleave
 # Where nothing is recorded, operators need not be asked whether to.
@@ -120,7 +120,7 @@ def _backward(operator: Operator, ctx: Any, grad: Tensor) -> tuple[Tensor | None
         if activation != "relu":  # whose output says enough; of others the input is made again
             linear = ctx.options | {"activation": "none", "out_dtype": grad.dtype}
             x = _make(operator, operands, ctx.size, ctx.geometry, bias=bias, c=c, **linear)
-        grad = _activations.backward(activation, grad, x)
+        grad = activations.backward(activation, grad, x)
     # torch says nothing of trailing arguments that the caller left out, and wants nothing.
     needed = {name for name, needs in zip(operator.arguments, ctx.needs_input_grad, strict=False) if needs}
     scalars = ctx.options["alpha"], ctx.options["beta"]
@@ -149,7 +149,7 @@ def of_operands(
         line = (1, grad.shape[1], *(1,) * (grad.dim() - 2))
         gradients["bias"] = sum_to(grad, line, added["bias"].dtype).flatten()
     if "c" in needed:
-        gradients["c"] = _autograd.scaled(grad, beta).to(added["c"].dtype)
+        gradients["c"] = autograd.scaled(grad, beta).to(added["c"].dtype)
     return gradients
 
 
