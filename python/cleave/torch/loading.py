@@ -24,8 +24,11 @@ from .mixed_linear import W4A16Linear
 
 
 class Loaded(NamedTuple):
-    """layers: the names of those that are in 8 or 4 bits now. unused: the checkpoint's tensors that the model has no
-    place for, such as the scales of a cache."""
+    """What was loaded.
+
+    layers: names of the layers that are in 8 or 4 bits now. unused: the checkpoint's tensors that the model has no
+    place for, such as the scales of a cache.
+    """
 
     layers: list[str]
     unused: list[str]
@@ -85,7 +88,7 @@ def _open(checkpoint: str | Path | Mapping[str, Tensor]) -> tuple[Mapping[str, T
 
 
 class _Loading:
-    """Finds, by names alone, what becomes of each module and tensor; then does it."""
+    """Decides by names alone what becomes of each module and tensor; then does it."""
 
     def __init__(self, model: nn.Module, tensors: Tensors, scheme_of: formats.SchemeOf) -> None:
         self.model = model

@@ -1,4 +1,4 @@
-"""`fuse`: norms, gates and residuals of a whole model into the kernels of its 8-bit layers."""
+"""`fuse`: moves norms, gates and residuals of a model into the kernels of its 8-bit layers."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from .stack import same, stack, unstack, why_apart
 
 @dataclass
 class Fused:
-    """What `fuse` did to a model. `print` shows it, one line for layers of one kind.
+    """What `fuse` did to a model; `print` shows it, with one line per kind of layer.
 
-    done, left: (name of a module, what became of it, or why it was left alone).
+    done, left: pairs of a module's name, and what became of it or why it was left alone.
     """
 
     done: list[tuple[str, str]] = field(default_factory=list)
@@ -30,7 +30,7 @@ class Fused:
     _undo: list[Callable[[], None]] = field(default_factory=list, repr=False)
 
     def undo(self) -> None:
-        """Puts the layers back that were there before, with the weights that there are now."""
+        """Restores the original layers, with the current weights."""
         while self._undo:
             self._undo.pop()()
         self.done, self.left = [], []
@@ -41,33 +41,36 @@ class Fused:
 
 
 def fuse(model: nn.Module, *, skip: Skip = (), across_layers: bool = True) -> Fused:
-    """Puts norms, residual sums and gates into the kernels of a model's `W8A8Linear` layers, in place; for inference.
+    """Moves norms, residual sums and gates into the kernels of a model's `W8A8Linear` layers, in place; for inference.
 
         cleave.torch.replace_linears(model, "float8_e4m3fn", skip="lm_head")
         print(fused := cleave.torch.fuse(model))
         ...
         fused.undo()
 
-    Modules are found by what their forward functions do, whatever their classes and names: their functions are traced,
-    one module at a time, and norms are compared with the formula.
+    Modules are recognised by what their forward functions do, whatever their classes and names: the functions are
+    traced, one module at a time, and norms are compared with the formula.
 
     - down(silu(gate(x)) * up(x)), of W8A8Linear layers with equal settings, becomes `GatedMLP`: gate and up are one
-      product, in whose kernel the gate is. y differs from before by what rounding the gates and ups to 16 bits did.
-    - In layers that are x + attention(norm(x)), and that x + mlp(norm(x)), as Llama's are, an RMS norm that only
-      W8A8Linear layers of one dtype read becomes `RMSNormQuantize`, which quantises once for all of them, and adds the
-      residual before it; and those layers, q, k and v say, become one product (`NormProjections`). Sums are the same
-      bit by bit; the norm, which was rounded to 16 bits before, is not. A norm that others read, a router say, stays.
-      The layer's class becomes one that derives from its own.
+      product, whose kernel applies the gate. y is no longer affected by a rounding of gates and ups to 16 bits.
+    - In layers that compute h = x + attention(norm(x)) and h + mlp(norm(h)), as Llama's do, an RMS norm that only
+      W8A8Linear layers of one dtype read becomes `RMSNormQuantize`, which adds the residual first, and quantises once
+      for all of them; these layers (q, k and v, say) become one product (`NormProjections`). Sums have the same bits;
+      the norm is no longer rounded to 16 bits. A norm that something else reads (a router, say) stays. The layer's
+      class becomes a subclass of its own.
 
-    Nothing else is different, but last bits of float8 sums where the wider product adds in another order. A state_dict
-    is of the fused model: undo before saving one to load elsewhere. Weights of gates and ups move: CUDA graphs are to
-    be captured afterwards, and again after `undo`.
+    Nothing else changes, except the last bits of float8 sums where the wider product adds in another order. The
+    state_dict is that of the fused model: undo before saving one to load elsewhere. The weights of gates and ups move
+    in memory, so CUDA graphs must be captured afterwards, and again after `undo`.
 
-    skip: names of MLPs and decoder layers to leave alone, as in `replace_linears`. across_layers: a layer's last sum
-    is left to the norm of the next one in the same list, so that what goes from one to the other is no tensor; False
-    for models, or callers (transformers' output_hidden_states), that look at it.
+    Args:
+        skip: names of MLPs and decoder layers to leave alone, as in `replace_linears`.
+        across_layers: leave a layer's last sum to the norm of the next layer in the same list, so that what passes
+            between them is not a tensor. Pass False for models or callers (transformers' output_hidden_states) that
+            look at it.
 
-    ValueError if the model has no W8A8Linear.
+    Raises:
+        ValueError: the model has no W8A8Linear.
     """
     if not any(isinstance(module, W8A8Linear) for module in model.modules()):
         raise ValueError('model has no W8A8Linear layers; call cleave.torch.replace_linears(model, "int8") before')
