@@ -6,9 +6,9 @@ case(shape), shapes(part, count, seed), and weights(shape): what says which part
 
 from __future__ import annotations
 
-from .conv_jobs import CONV_JOBS, ConvJob
-from .grouped_jobs import GROUPED_JOBS, GroupedJob
-from .jobs import JOBS, Job
+from . import JOBS, Job
+from .conv import CONV_JOBS, ConvJob
+from .grouped import GROUPED_JOBS, GroupedJob
 
 AnyJob = Job | GroupedJob | ConvJob
 Shape = tuple[int, ...]

@@ -1,4 +1,4 @@
-"""Jobs of convolutions, as jobs.py has those of dense products: layers of published networks, in three parts."""
+"""Jobs of convolutions, as jobs has those of dense products: layers of published networks, in three parts."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from cleave.testing import conv
 from cleave.testing.conv_case import ConvCase
 
-from . import shapes
-from .shapes import networks
+from .. import shapes
+from ..shapes import networks
 
 Shape = tuple[int, ...]  # images, then the layer as networks.Layer has it
 

@@ -8,7 +8,7 @@ from typing import Any
 from cleave.testing import dense
 from cleave.testing.case import GemmCase
 
-from . import shapes
+from .. import shapes
 
 Shape = tuple[int, int, int]
 

@@ -1,4 +1,4 @@
-"""Jobs of grouped products, as jobs.py has those of dense ones: layers of mixtures of experts, in three parts."""
+"""Jobs of grouped products, as jobs has those of dense ones: layers of mixtures of experts, in three parts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cleave.testing import grouped
 from cleave.testing.group_sizes import SPREADS
 from cleave.testing.grouped_case import GroupedCase
 
-from . import shapes
+from .. import shapes
 
 Shape = tuple[int, int, int, int]  # groups, tokens, n, k
 
