@@ -1,4 +1,4 @@
-// Docstrings of the convolutions; conv.cpp puts words for 1 to 3 axes where braces call for them.
+// Docstrings of the convolutions; conv.cpp fills in the words for 1 to 3 axes in braces.
 #pragma once
 
 namespace cleave::python {

@@ -93,7 +93,7 @@ With K = 0, a @ b is 0 whatever alpha and the scales are. Safe in CUDA graphs on
 has run, or was prepared, on that stream. There is no autograd formula here (see `cleave.torch`): an
 operand that requires grad is refused while grad mode is on.)";
 
-/// What the functions that plan `gemm`, `scaled_gemm` and `grouped_gemm` say of themselves.
+/// The docstring of the functions that plan `gemm`, `scaled_gemm` and `grouped_gemm`.
 inline std::string plan_doc(const char* function) {
   constexpr const char* kText =
       R"(Plans a product without running it; the arguments and errors are those of `{}`.
