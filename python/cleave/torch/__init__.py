@@ -1,4 +1,4 @@
-"""Cleave's operators in PyTorch; convolutions, 8-bit linear layers and mixtures of experts.
+"""Cleave in PyTorch: operators, and layers for convolutions, 8-bit and 4-bit weights, and mixtures of experts.
 
     import cleave.torch
     d = torch.ops.cleave.gemm(a, b, bias)                     # differentiable
@@ -9,12 +9,12 @@
     d = cleave.torch.gemm(a, b, epilogue=gelu_residual(bias=b1, scale=s, residual=r))    # differentiable
     cleave.torch.replace_convs(model)
     cleave.torch.replace_linears(model, "int8")
-    cleave.torch.replace_linears(model, "int4")       # weights alone
-    cleave.torch.load_quantized(model, "folder")      # a checkpoint that is in 8 or 4 bits already
+    cleave.torch.replace_linears(model, "int4")       # weights only
+    cleave.torch.load_quantized(model, "folder")      # a checkpoint that is already in 8 or 4 bits
     fused = cleave.torch.fuse(model)
     cleave.torch.convert_to_float8_training(model)
     layer = cleave.torch.MoE(num_experts, top_k, features, hidden_features)
-    y = cleave.torch.lora(x, a, b, offs, scale, y)    # adapters of low rank
+    y = cleave.torch.lora(x, a, b, offs, scale, y)    # low-rank adapters
 
 The operators, on CUDA tensors (on torch's current stream) and on CPU tensors:
 
@@ -51,7 +51,7 @@ The operators, on CUDA tensors (on torch's current stream) and on CPU tensors:
         *, alpha, beta, out_dtype, split_k_mode, split_k_slices)
     conv.epilogue, conv_dgrad.epilogue, conv_wgrad.epilogue: the same with epilogue, inputs, numbers=[],
         number_places=[], backward="" after the operands, without activation -> D and other outputs
-    lora.out(x, a, b, offs, scale=1.0, *, out): adds to out; cleave.torch.lora says what
+    lora.out(x, a, b, offs, scale=1.0, *, out): adds to out; see cleave.torch.lora
     quantize(x, dtype, granularity="row", smooth=None, *, scale_major) -> q, scale
     quantize_asymmetric(x, granularity="row", smooth=None) -> q, scale, zero
     quantize_static(x, scale, dtype, granularity="tensor", smooth=None, zero=None) -> q
@@ -74,37 +74,35 @@ The operators, on CUDA tensors (on torch's current stream) and on CPU tensors:
     moe_gather(x, indices) -> rows
     moe_unpermute(y, indices, weights=None, top_k=None) -> y
 
-Arguments mean what they mean in `cleave.gemm`, `cleave.scaled_gemm`, `cleave.grouped_gemm`,
-`cleave.conv2d`, `cleave.scaled_conv2d` and the gradients (here of one to three axes; padding has
-one number for all axes, one for each, or two for each, those before the axes first),
-`cleave.quantize` (which quantize_transposed calls with a transpose, and quantize_grouped with one of blocks of 1x128)
-and `cleave.moe`. Results are new tensors. Products, convolutions and quantisations but those two have an `out` form,
-torch.ops.cleave.gemm.out(..., out=d), which writes to tensors that are given and returns nothing:
-`out`, of quantize and quantize_asymmetric also `scale_out` and `zero_out`, of the quantize_normed operators (which take
-`residual` after all others there) `residual_out` and `normed_out`, of scaled_gemm and scaled_conv `amax`. With
-gradients on, they refuse tensors that require grad, as torch's own do.
+Arguments mean what they mean in `cleave.gemm`, `cleave.scaled_gemm`, `cleave.grouped_gemm`, `cleave.conv2d`,
+`cleave.scaled_conv2d` and the gradients (here of one to three axes; padding has one number for all axes, one for
+each, or two for each, those before the axes first), `cleave.quantize` (with transpose=True for quantize_transposed,
+and with offs, in blocks of 1x128, for quantize_grouped) and `cleave.moe`. Results are new tensors. Products,
+convolutions and quantisations, except the two just named, have an `out` form, torch.ops.cleave.gemm.out(...,
+out=d), which writes to the given tensors and returns nothing. These are `out`; for quantize and quantize_asymmetric
+also `scale_out` and `zero_out`; for the quantize_normed operators (which then take `residual` last) also
+`residual_out` and `normed_out`; and for scaled_gemm and scaled_conv also `amax`. With gradients on, `out` forms
+refuse tensors that require grad, as torch's own do.
 
-float32 operands on a GPU are multiplied as torch's own switches say when the operator is called, or
-captured: gemm and grouped_gemm go by torch.backends.cuda.matmul.fp32_precision (by default "ieee",
-at an eighth of the peak of "tf32"), convolutions by torch.backends.cudnn.conv's ("tf32"); or as
-`cleave.torch.float32_precision` asks ("tf32x3", "bf16x3").
+float32 operands on a GPU are multiplied as torch's own switches say when the operator is called or
+captured: gemm and grouped_gemm follow torch.backends.cuda.matmul.fp32_precision (by default "ieee",
+at an eighth of the peak of "tf32"), convolutions torch.backends.cudnn.conv's ("tf32").
+`cleave.torch.float32_precision` overrides both, and also offers "tf32x3" and "bf16x3".
 
-An epilogue function travels as its text (`epilogue`, and `backward` where it has one of its own), the
-tensors among its inputs, the numbers, and the places of the latter among all inputs, in ascending order:
-`cleave.torch.gemm`, `scaled_gemm`, `grouped_gemm`, `mixed_gemm` and `conv1d` to `conv3d` take them from what
-`cleave.gemm` takes.
+An epilogue function is passed as its text (`epilogue`, and `backward` if it has one of its own), the tensors among
+its inputs, the numbers among them, and the numbers' places among all inputs, in ascending order.
+`cleave.torch.gemm`, `scaled_gemm`, `grouped_gemm`, `mixed_gemm` and `conv1d` to `conv3d` take the function as
+`cleave.gemm` does, and pass these.
 
-gemm has gradients for a, b, bias and c, grouped_gemm for a, b and bias: products of the same
-operators. Epilogue functions of gemm, scaled_gemm, grouped_gemm and the convolutions have them for their
-tensors, too. The convolutions have them for all their tensors: they are each other's
-gradients. moe_permute, moe_gather, moe_unpermute and moe_router_logits have them, too, and moe_route
-for its logits.
+gemm has gradients for a, b, bias and c, and grouped_gemm for a, b and bias, as products of the same operators. The
+convolutions have gradients for all their tensors, as each other. Epilogue functions of gemm, scaled_gemm,
+grouped_gemm and the convolutions have gradients for their tensors as well. moe_permute, moe_gather, moe_unpermute and
+moe_router_logits have gradients too, and moe_route for its logits.
 
-All work under torch.compile(fullgraph=True), in CUDA graphs too. What `cleave` raises as ValueError
-or TypeError is a RuntimeError here, as it is for torch's own operators. Eager calls cost least host
-time with positional arguments; where scaled_gemm, grouped_gemm and convolutions take keywords,
-under their names scaled_gemm.full, grouped_gemm.full and so on, which torch need not look for; and
-where no gradient is recorded.
+All operators work under torch.compile(fullgraph=True) and in CUDA graphs. What `cleave` raises as ValueError
+or TypeError is a RuntimeError here, as for torch's own operators. Eager calls take the least host time with positional
+arguments, without a recorded gradient, and, if scaled_gemm, grouped_gemm or a convolution is passed keywords, under
+the names scaled_gemm.full, grouped_gemm.full and so on, which save torch a search.
 """
 
 import sys
