@@ -12,8 +12,8 @@ from cleave.testing.accuracy import Errors
 from cleave.testing.arrays import TorchArrays
 from cleave.testing.errors import one_line
 
+from .operations.products import Products
 from .peers import Peer, reason
-from .products import Products
 from .suites import Case, Suite
 
 Calls = Sequence[Callable[[], object]]

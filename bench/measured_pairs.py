@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from .every_job import EVERY_JOB, AnyJob, Shape
+from .jobs.every import EVERY_JOB, AnyJob, Shape
 
 # On an H200, packed, when TMA asked L2 for lines of 256 bytes. Those of the folder in it are newer, and not to be
 # fitted together with these: what memory bounds is up to 9 % faster since.

@@ -13,8 +13,8 @@ import torch
 from cleave.testing.arrays import TorchArrays
 from cleave.testing.measure import set_count
 
-from .every_job import AnyJob
 from .jobs import Job
+from .jobs.every import AnyJob
 from .peers import Peer, reason
 from .pool import Pool
 

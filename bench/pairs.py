@@ -28,7 +28,7 @@ from cleave import _core
 
 from . import peers
 from .between import Between
-from .every_job import EVERY_JOB, AnyJob, Shape
+from .jobs.every import EVERY_JOB, AnyJob, Shape
 from .machine import Sensors
 from .measured_pairs import read_shapes
 from .operand_sets import OperandSets, sets_for

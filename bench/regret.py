@@ -21,7 +21,7 @@ from cleave import _core
 
 from . import pairs
 from .between import Between, medians
-from .every_job import EVERY_JOB, AnyJob, Shape
+from .jobs.every import EVERY_JOB, AnyJob, Shape
 from .kept_rows import KeptRows
 from .operand_sets import OperandSets, sets_for
 

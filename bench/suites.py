@@ -26,8 +26,8 @@ from cleave.testing.case import GemmCase
 from cleave.testing.conv_case import ConvCase
 from cleave.testing.grouped_case import GroupedCase
 
-from . import expert_offsets, quantize, wgrad_step
-from .products import Products, conv, gemm, grouped
+from .operations import expert_offsets, quantize, wgrad_step
+from .operations.products import Products, conv, gemm, grouped
 
 DIRECTORY = Path(__file__).parent / "suites"
 KINDS = ("peers", "steps", "modes", "host")

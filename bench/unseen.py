@@ -24,7 +24,7 @@ from cleave import _core
 
 from . import machine, peers, unseen_report
 from .between import Between, medians
-from .every_job import EVERY_JOB, AnyJob, Shape
+from .jobs.every import EVERY_JOB, AnyJob, Shape
 from .operand_sets import OperandSets, sets_for
 
 JUDGED = ",".join(unseen_report.TITLES)

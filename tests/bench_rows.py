@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bench import suites
-from bench.products import gemm
+from bench.operations.products import gemm
 
 MACHINE = {"gpu": "a GPU", "driver": None, "commit": "abc"}
 

@@ -7,7 +7,7 @@ import time
 import numpy as np
 
 from bench import peers
-from bench.products import conv, grouped
+from bench.operations.products import conv, grouped
 from cleave.testing import arrays
 from cleave.testing.case import GemmCase
 

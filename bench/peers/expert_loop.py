@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import torch
 
-from bench.wgrad_step import Case, Operands
+from bench.operations.wgrad_step import Case, Operands
 
 
 def serves(case: Case) -> Case | None:

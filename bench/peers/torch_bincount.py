@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import torch
 
-from bench.expert_offsets import Case, Operands
+from bench.operations.expert_offsets import Case, Operands
 
 
 def serves(case: Case) -> Case | None:

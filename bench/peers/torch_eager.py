@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import torch
 
-from bench.quantize import Case, Operands
+from bench.operations.quantize import Case, Operands
 from cleave.testing.dtypes import DTYPES
 
 

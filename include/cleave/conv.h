@@ -14,7 +14,7 @@
 // | dgrad | dy | w | dx |
 // | wgrad | dy | x | dw |
 //
-// A transposed convolution is a dgrad whose image is what it makes. conv_layout.h has ConvLayout, and counts its pixels
+// A transposed convolution is a dgrad whose image is the output. conv_layout.h has ConvLayout, and counts its pixels
 // and taps.
 #pragma once
 
@@ -23,10 +23,9 @@
 
 namespace cleave {
 
-/// The problem of a convolution with `groups` groups (of conv.channels and conv.filters each) over
-/// packed tensors. Bias (fprop and dgrad: Bias::row), C, activation, precision, split-K, other pixel
-/// strides (a.stride_row ...) may be set afterwards. `validate` judges the result, so any numbers may
-/// go in.
+/// The problem of a convolution of packed tensors in `groups` groups of conv.channels channels and conv.filters
+/// filters. Bias (fprop and dgrad: Bias::row), C, activation, precision, split-K and other pixel strides (a.stride_row
+/// ...) may be set afterwards. Accepts any numbers; `validate` checks the result.
 CLEAVE_API GemmProblem implicit_gemm(const ConvLayout& conv, int64_t groups, DType operands, DType output);
 
 }  // namespace cleave

@@ -25,7 +25,7 @@ CLEAVE_API int device_count() noexcept;
 /// Cached after the first call. The pseudo ordinal kPlanOnlyH100 has an H100 SXM's values, kPlanOnlyH200 an H200 SXM's.
 CLEAVE_API const DeviceInfo& device_info(int device);
 
-/// Planning targets without a GPU: they plan, explain and compile as for an H100 or H200 SXM, but cannot run.
+/// Devices to plan for without a GPU: plans can be explained and compiled as for an H100 or H200 SXM, but not run.
 inline constexpr int kPlanOnlyH100 = -2;
 inline constexpr int kPlanOnlyH200 = -3;
 

@@ -1,5 +1,5 @@
-// Functions that a product applies to its sums before it stores them: D = f(sum, inputs), and further outputs
-// of the same shape. One definition serves the kernels, into whose source it is spelled, and the CPU backend.
+// Functions that a product applies to its sums before it stores them: D = f(sum, inputs), and further outputs of the
+// same shape. One definition is written into the source of kernels and interpreted by the CPU backend.
 //
 //   const EpilogueFunction& f = epilogue_function(R"(
 //     bias row
@@ -38,9 +38,8 @@ struct EpilogueNode {
   friend bool operator==(const EpilogueNode&, const EpilogueNode&) = default;
 };
 
-/// A function of the sum of one element of D and of named inputs, elementwise and in float32. There is one object
-/// for each function of a process, however often it is made: equal functions have equal addresses, which is why a
-/// GemmProblem may hold one. It is never destroyed.
+/// An elementwise function of a sum and named inputs, in float32. A process has one object per function, however often
+/// it is made: equal functions have equal addresses, which is why a GemmProblem may hold one. It is never destroyed.
 class EpilogueFunction {
  public:
   struct Input {
@@ -49,14 +48,14 @@ class EpilogueFunction {
   };
   struct Output {
     std::string name;
-    std::optional<DType> dtype;  ///< nothing: as D, and of D as the product without the function
+    std::optional<DType> dtype;  ///< nullopt: D's, and for D that of the product without the function
     uint32_t node;
     Reduction reduction = Reduction::none;
-    InputShape shape = InputShape::matrix;  ///< of what it is reduced to, in float32
+    InputShape shape = InputShape::matrix;  ///< what it is reduced to, in float32
   };
 
   const std::vector<Input>& inputs() const { return inputs_; }
-  /// Every value once, none that no output needs, operands before what takes them.
+  /// Every value that an output needs, once each, operands before their users.
   const std::vector<EpilogueNode>& nodes() const { return nodes_; }
   /// D's first.
   const std::vector<Output>& outputs() const { return outputs_; }

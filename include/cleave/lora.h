@@ -1,4 +1,4 @@
-// Adapters of low rank: each row of a batch through the one that it asks for, added to what a layer gives.
+// Low-rank adapters: each row of a batch goes through its own adapter, and the result is added to a layer's output.
 //
 //   cleave::LoraProblem problem{.rows = 64, .features = 4096, .outputs = 4096, .rank = 16, .adapters = 8, ...};
 //   cleave::plan(problem)->run({.x = x, .a = a, .b = b, .offs = offs, .out = y, .scale = 2.0f}, stream);
@@ -14,10 +14,10 @@ namespace cleave {
 
 inline constexpr int64_t kMostLoraRank = 64;
 
-/// A plain value that says what to compute, for the rows of each adapter g: out += scale * (x @ a[g]^T) @ b[g]^T.
+/// What to compute for the rows of each adapter g, as a plain value: out += scale * (x @ a[g]^T) @ b[g]^T.
 ///
-/// Sums are float32, in an order that sizes alone decide. What is between the products is rounded to their type, as is
-/// out, once.
+/// Sums are float32, in an order that depends on the sizes alone. The result of the first product is rounded to the
+/// operands' type, and so is out, once.
 struct LoraProblem {
   int64_t rows = 0;
   int64_t features = 0;
@@ -40,7 +40,7 @@ struct LoraArguments {
   const void* x = nullptr;
   const void* a = nullptr;
   const void* b = nullptr;
-  const void* offs = nullptr;  ///< [adapters], where the rows of each end; rows past the last stay what they are
+  const void* offs = nullptr;  ///< [adapters], where each adapter's rows end; rows past the last are left as they are
   void* out = nullptr;
   float scale = 1.0f;
 };

@@ -1,4 +1,4 @@
-// What to compute, as plain values: a GemmProblem says it, GemmArguments point to the data.
+// What to compute, as plain values: GemmProblem describes it, GemmArguments points to the data.
 //
 // The enumerations (DType, SplitKMode, Activation ...) are in cleave/core/enums.h.
 #pragma once
@@ -15,12 +15,11 @@ namespace cleave {
 /// Device ordinal of the CPU backend.
 inline constexpr int kCpu = -1;
 
-/// Placement of one matrix of a batch. Strides count elements and may be 0 only for dimensions that
-/// broadcast (batch). One of stride_row and stride_col must be 1 (a dimension of size 1 may have
-/// any stride).
+/// Where a matrix, or each matrix of a batch, lies. Strides count elements; only stride_batch may be 0, to share one
+/// matrix. One of stride_row and stride_col must be 1, except along dimensions of size 1.
 struct MatrixLayout {
   DType dtype = DType::bf16;
-  int64_t stride_row = 0;  ///< to be set: the columns, of a packed row-major matrix
+  int64_t stride_row = 0;  ///< must be set: the number of columns for a packed row-major matrix
   int64_t stride_col = 1;
   int64_t stride_batch = 0;
   uint32_t alignment = 16;  ///< of the base pointer, in bytes: a power of two; 16 stands for "16 or more"
@@ -28,8 +27,7 @@ struct MatrixLayout {
   friend bool operator==(const MatrixLayout&, const MatrixLayout&) = default;
 };
 
-/// Where an operand's float32 scales lie. Rows are A's; of B read "columns". Strides count
-/// elements.
+/// Where an operand's float32 scales lie. "Rows" are A's; for B read "columns". Strides count elements.
 struct ScaleLayout {
   Scaling kind = Scaling::none;
   uint32_t rows = 1;       ///< block: rows that share a scale, 1 or 128
@@ -40,15 +38,15 @@ struct ScaleLayout {
   friend bool operator==(const ScaleLayout&, const ScaleLayout&) = default;
 };
 
-/// How an operand is packed that is a weight of 4 bits. Its MatrixLayout says what elements it is multiplied as, and
-/// how they would lie: contiguous along K, with rows (of B, columns) of whole blocks of 64, and so many of those. One
-/// matrix of a batch follows another.
+/// How a 4-bit weight is packed. The operand's MatrixLayout has the dtype that it is multiplied in, and describes the
+/// unpacked matrix: contiguous along K, with K and the number of rows (for B, columns) rounded up to blocks of 64.
+/// The matrices of a batch follow each other.
 struct WeightLayout {
   WeightFormat format = WeightFormat::none;
-  bool has_zero = false;  ///< groups have zero points of their own, bytes that lie as their scales do
+  bool has_zero = false;  ///< every group has a zero point, a byte; they lie as the scales do
   int64_t group = 0;      ///< elements of K that share a scale: 16 (nvfp4), 32, 64, a multiple of 128, or all of them
   int64_t scale_stride_k = 0;      ///< elements from a group's scales, one per row, to the next group's
-  int64_t scale_stride_batch = 0;  ///< and to the next matrix's; 0: one for all
+  int64_t scale_stride_batch = 0;  ///< to the next matrix's; 0: all share the scales
 
   friend bool operator==(const WeightLayout&, const WeightLayout&) = default;
 };
@@ -58,39 +56,39 @@ struct GroupLayout {
   Grouping dimension = Grouping::none;
   GroupBounds bounds = GroupBounds::ends;
   bool wide = false;       ///< offsets and sizes are int64, else int32
-  int64_t spacing = 1;     ///< aligned_ends: what begins are multiples of; counts: from one group's
-                           ///< begin to the next one's
-  bool zero_rest = false;  ///< m, n: what of D belongs to no group is zeroed, else left as it is
-  /// k, aligned_ends: each group's A is a matrix by itself, [m, room] with room for its size rounded up to
-  /// the spacing, K contiguous, one group's behind the other's; and so is B^T. Else rows go through all groups.
+  int64_t spacing = 1;     ///< aligned_ends: groups begin at multiples of it; counts: the distance from
+                           ///< one group's begin to the next one's
+  bool zero_rest = false;  ///< m, n: zero the parts of D that belong to no group, instead of leaving them
+  /// k, aligned_ends: each group's A is a matrix of its own, [m, room], K contiguous, where room is the group's size
+  /// rounded up to the spacing; the matrices follow each other, and so do those of B^T. Otherwise rows run through all
+  /// groups.
   bool apart = false;
 
   friend bool operator==(const GroupLayout&, const GroupLayout&) = default;
 };
 
-/// The most groups of one product: their bounds lie in shared memory.
+/// The most groups of one product, since their bounds lie in shared memory.
 inline constexpr int64_t kMostGroups = 1024;
 
 class EpilogueFunction;  // cleave/epilogue.h
 
-/// Where an input of an epilogue function lies, or an output beside D. Strides count elements.
+/// Where an input of an epilogue function, or an output beside D, lies. Strides count elements.
 struct EpilogueLayout {
   InputShape shape = InputShape::matrix;
   DType dtype = DType::f32;
   Order order = Order::row;  ///< matrix: which dimension is contiguous
   uint8_t alignment = 1;     ///< of the pointer, in bytes: a power of two up to 16
   int64_t stride = 0;        ///< row, column: from one value to the next; matrix: from one line to the next
-  int64_t stride_batch = 0;  ///< 0: one for all of the batch
+  int64_t stride_batch = 0;  ///< 0: the whole batch shares it
 
   friend bool operator==(const EpilogueLayout&, const EpilogueLayout&) = default;
 };
 
-/// The function that makes D of the sums: D = function(alpha * A @ B + beta * C + bias, inputs). It takes the
-/// activation's place.
+/// An epilogue function, which takes the activation's place: D = function(alpha * A @ B + beta * C + bias, inputs).
 struct EpilogueProblem {
   const EpilogueFunction* function = nullptr;
   bool gated = false;                                 ///< as the function is: b is [batch, k, 2n], as under swiglu
-  EpilogueLayout inputs[kMostEpilogueInputs] = {};    ///< as the function has them
+  EpilogueLayout inputs[kMostEpilogueInputs] = {};    ///< in the function's order
   EpilogueLayout outputs[kMostEpilogueOutputs] = {};  ///< those beside D
 
   friend bool operator==(const EpilogueProblem& x, const EpilogueProblem& y) {
@@ -104,25 +102,25 @@ struct EpilogueProblem {
   }
 };
 
-/// What is promised of D's bits. Every mode of today is repeatable, so the first two are one.
+/// What is promised about the bits of D. All current modes are repeatable, so the first two are the same today.
 enum class Determinism : uint8_t {
   any,
   repeatable,       ///< the same from run to run, on one kind of GPU
-  batch_invariant,  ///< a row of D follows from its row of A and from B alone, whatever M, the batch or the groups'
-                    ///< sizes are: how K is split does not follow from them. Products, and groups of rows, of an A
-                    ///< that is contiguous along K
+  batch_invariant,  ///< a row of D depends on its row of A and on B alone, not on M, the batch or the groups' sizes,
+                    ///< which therefore do not decide how K is split. For products, and groups of rows, whose A is
+                    ///< contiguous along K
 };
 
-/// A plain value that says what to compute; it holds no pointer to data but what their alignment is. POD:
-/// it is the plan cache's key.
+/// What to compute, as a plain value. It holds no pointers to data, only their alignment. POD, because it is the key of
+/// the plan cache.
 struct GemmProblem {
   int64_t m = 0, n = 0, k = 0;
   int64_t batch = 1;
   MatrixLayout a = {};  ///< [batch, m, k]
   MatrixLayout b = {};  ///< [batch, k, n]; [batch, k, 2n] under swiglu and gated functions
-  MatrixLayout c = {};  ///< [batch, m, n], read if has_c; a float of 16 or 32 bits, or D's type
+  MatrixLayout c = {};  ///< [batch, m, n], read if has_c; a 16-bit or 32-bit float, or D's type
   MatrixLayout d = {};  ///< [batch, m, n]; must not overlap itself
-  bool has_c = false;   ///< C takes part (beta is a run-time value); C may be D exactly
+  bool has_c = false;   ///< beta * C is added (beta is a run-time value); C may be D exactly
   Bias bias = Bias::none;
   DType bias_dtype = DType::bf16;  ///< a float type, whatever D's is
   int64_t bias_stride_batch = 0;   ///< elements to the next batch entry's (group's) bias
@@ -130,31 +128,31 @@ struct GemmProblem {
   EpilogueProblem epilogue = {};
 
   ScaleLayout scale_a = {}, scale_b = {};       ///< both none, both vector, or both block; nvfp4: b's alone, a vector
-  WeightLayout weights_a = {}, weights_b = {};  ///< only b is packed; a of the same product read the other way
-  bool has_zero = false;                        ///< i8: zero_a[row] * zero_b[column] is taken off the integer sum
+  WeightLayout weights_a = {}, weights_b = {};  ///< b may be packed; a is packed where the same product is transposed
+  bool has_zero = false;                        ///< i8: zero_a[row] * zero_b[column] is subtracted from the integer sum
   bool has_scale_d = false;                     ///< D * (1 / scale_d) is stored
-  bool has_amax = false;                        ///< the largest |D|, before scale_d, is gathered
-  /// Scaling::block: D, of 8 bits, is divided by scales that are found, one for each row of 128 columns, and these are
-  /// written: stride_k leads to the next 128 columns'. As quantize would, of D in float32, by block_1x128.
+  bool has_amax = false;                        ///< amax is raised to the largest |D|, before scale_d
+  /// Scaling::block quantises D to 8 bits: scales are computed for every 128 columns of a row, as quantize() computes
+  /// them from D in float32 by block_1x128, and written with stride_k from one 128 columns to the next.
   ScaleLayout scale_out = {};
   bool ue8m0_scale_out = false;           ///< those scales are rounded up to powers of two
   bool fast_accumulation = false;         ///< fp8: leave sums in the tensor cores (about 14 bits of
                                           ///< mantissa); else float32 takes over every 128 elements of K
   Precision precision = Precision::tf32;  ///< of float32 operands; others have no choice
 
-  /// A promise: no work that may still be under way when the product is enqueued, on its stream or another, writes B
-  /// (A). So kernels may load from it before the launches ahead are done; some do.
+  /// A promise that no work which may still be running when the product is enqueued, on any stream, writes A (B).
+  /// Kernels may then load it before the launches ahead are done, and some do.
   bool static_a = false, static_b = false;
 
-  /// Where a dimension is grouped, matrices that Grouping's table shows without groups have a
-  /// stride_batch of 0, and m, n or k counts the elements of that dimension of all groups.
-  /// Vectors go with their operand: the scales of a grouped m are m values, those of B n per group.
+  /// The grouped dimension, m, n or k, counts the elements of all groups, and matrices that Grouping's table shows
+  /// without groups have a stride_batch of 0. Vectors follow their operand: with m grouped, A has m scales, and B has n
+  /// per group.
   GroupLayout groups = {};
 
-  /// The matrices of a convolution: rows of x and y are pixels in the order of memory (images,
-  /// depth, height, width), columns the channels of a group, stride_batch leads to the next group's.
-  /// Rows of w are filters (`stride` apart), columns taps x channels without a gap. So A of fprop is
-  /// [pixels of x, channels], B of dgrad [filters, channels] of the first tap.
+  /// The matrices of a convolution. Rows of x and y are pixels in memory order (images, depth, height, width), columns
+  /// are the channels of a group, and stride_batch leads to the next group. Rows of w are filters, at any distance;
+  /// columns are taps x channels without gaps. So A of fprop is [pixels of x, channels], and B of dgrad is [filters,
+  /// channels] of the first tap.
   ConvLayout conv = {};
 
   SplitKMode split_k_mode = SplitKMode::automatic;
@@ -166,22 +164,21 @@ struct GemmProblem {
   friend bool operator==(const GemmProblem&, const GemmProblem&) = default;
 };
 
-/// An input of an epilogue function: data, or of a scalar the value itself.
+/// An input of an epilogue function: a pointer, or for a scalar the value itself.
 struct EpilogueArgument {
   const void* data = nullptr;
-  float value = 0.0f;  ///< of a scalar without data
+  float value = 0.0f;  ///< used for a scalar without data
 };
 
-/// What `run` needs beside the plan. Device pointers (host pointers on the CPU backend), aligned as
-/// the problem says.
+/// The arguments of one run. Device pointers (host pointers on the CPU backend), aligned as the problem says.
 struct GemmArguments {
   const void* a = nullptr;
   const void* b = nullptr;
   const void* c = nullptr;  ///< read if has_c and beta != 0
   void* d = nullptr;
   const void* bias = nullptr;      ///< n (row; 2n under swiglu) or m (column) contiguous values
-  float alpha = 1.0f;              ///< of an int32 D a whole number, and 1 without C
-  float beta = 0.0f;               ///< of an int32 D a whole number: sums and C are added as int32, and wrap
+  float alpha = 1.0f;              ///< for an int32 D a whole number, and 1 without C
+  float beta = 0.0f;               ///< for an int32 D a whole number: sums and C are added as int32, and wrap
   const float* scale_a = nullptr;  ///< as the problem's ScaleLayout says; on the device
   const float* scale_b = nullptr;
   const void* weight_scale = nullptr;    ///< as the problem's WeightLayout says; on the device
@@ -189,9 +186,8 @@ struct GemmArguments {
   const int32_t* zero_a = nullptr;       ///< m contiguous values (vLLM's azp), or nullptr for all ones
   const int32_t* zero_b = nullptr;       ///< n contiguous values (vLLM's azp_adj: the columns' sums of B)
   const float* scale_d = nullptr;        ///< one value
-  /// Read by the kernel, never by the host, and clamped to the dimension: wrong values give wrong
-  /// results, but no access outside the matrices. Sizes: `batch` values; so offsets, but for one
-  /// more of indptr.
+  /// Read by the kernel, never by the host, and clamped to the dimension: wrong values give wrong results, but no
+  /// access outside the matrices. `batch` values each; indptr has one more.
   const void* group_offsets = nullptr;  ///< every bounds but counts
   const void* group_sizes = nullptr;    ///< starts, counts
   float* scale_out = nullptr;           ///< as the problem's ScaleLayout says

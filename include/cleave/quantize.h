@@ -2,13 +2,13 @@
 //
 //   q = round((x / smooth) / scale) + zero      so that     x ~ smooth * scale * (q - zero)
 //
-// with the scales that make the largest magnitude of a group the largest of q, or with given ones. In the place of x
-// there may be the norm of its rows, or of those of x + residual.
+// with scales that map the largest magnitude of a group to the largest q, or with given scales. The norm of x's rows,
+// or of those of x + residual, may take the place of x.
 //
 //   cleave::QuantizeProblem problem{.rows = 64, .cols = 4096, ...};
 //   cleave::plan(problem)->run({.x = x, .q = q, .scale = scale}, stream);
 //
-// What scaled products expect: of A its rows quantised, of B those of B^T (each by K contiguous).
+// Scaled products take A's rows quantised, and B^T's rows quantised, both contiguous along K.
 #pragma once
 
 #include <memory>
@@ -19,26 +19,26 @@
 
 namespace cleave {
 
-/// A norm of rows h, each of `cols` elements, with the roundings of float32 alone:
+/// A norm of rows h, each of `cols` elements, computed in float32 without other roundings:
 ///
 /// | kind       | y                                                        |
 /// |------------|----------------------------------------------------------|
 /// | rms_norm   | h / sqrt(mean(h^2) + eps) * weight + bias                |
 /// | layer_norm | (h - mean(h)) / sqrt(variance(h) + eps) * weight + bias  |
 ///
-/// Without a weight it is 1, without a bias 0.
+/// A missing weight counts as 1, a missing bias as 0.
 struct RowNorm {
   Norm kind = Norm::none;
   float eps = 1e-6f;
   bool has_weight = false, has_bias = false;
-  bool zero_centered = false;  ///< the weight is kept less 1, as Gemma's: 1 + weight in its place
+  bool zero_centered = false;  ///< the stored weight is 1 less, as Gemma's: 1 + weight is used
   DType dtype = DType::bf16;   ///< of weight and bias: f16, bf16, f32
   uint32_t alignment = 16;     ///< of both pointers, in bytes: as MatrixLayout::alignment
 
   friend bool operator==(const RowNorm&, const RowNorm&) = default;
 };
 
-/// A plain value that says what to compute. Which scales are found, and how many:
+/// What to compute, as a plain value. What shares a scale, and the shape of the scales:
 ///
 /// | granularity   | one scale for                | scale                                      |
 /// |---------------|------------------------------|--------------------------------------------|
@@ -52,19 +52,20 @@ struct QuantizeProblem {
   MatrixLayout x = {};                         ///< [rows, cols]; f16, bf16, f32; stride_col 1
   MatrixLayout q = {.dtype = DType::i8};       ///< [rows, cols]; i8 or an 8-bit float; stride_col 1
   MatrixLayout scale = {.dtype = DType::f32};  ///< any strides
-  bool given_scale = false;                    ///< scale (and zero) are read; else they are found and written
+  bool given_scale = false;                    ///< scale (and zero) are read; else they are computed and written
   bool symmetric = true;                       ///< false, i8 per row or tensor only: q has a zero point
   bool has_smooth = false;                     ///< x is divided, column by column, before anything else
   uint32_t smooth_alignment = 16;              ///< of that pointer, in bytes: as MatrixLayout::alignment
 
-  /// x is [rows, 2 cols], the gates of cols columns and then as many ups, and what is quantised is silu(gate) * up. For
-  /// block_1x128 alone.
+  /// x is [rows, 2 cols], cols columns of gates and then as many of ups, and silu(gate) * up is quantised. For
+  /// block_1x128 only.
   bool gated = false;
   bool ue8m0_scale = false;  ///< block_1x128: scales are rounded up to powers of two
 
-  /// What is quantised is the norm of x's rows, in the same pass: by row, in blocks of 1x128, or with given scales by
-  /// tensor. With a residual that of h = x + residual, which is rounded to the residual's dtype and written as well
-  /// (vLLM's fused_add_rms_norm). Sums depend on x's columns alone: a row has the same q among any number of rows.
+  /// The norm of x's rows is quantised, in the same pass: by row, in blocks of 1x128, or by tensor with given scales.
+  /// With a residual it is the norm of h = x + residual, which is rounded to the residual's dtype and written as well
+  /// (vLLM's fused_add_rms_norm). The order of sums depends on x's columns alone: a row's q does not depend on the
+  /// other rows.
   RowNorm norm;
   bool has_residual = false;
   MatrixLayout residual = {}, residual_out = {};  ///< [rows, cols]; both f16, bf16 or f32; stride_col 1

@@ -1,9 +1,9 @@
-// A router's scores: few rows of activations times weights that may be of another type.
+// A router's logits: a few rows of activations times weights that may have another type.
 //
 //   cleave::RouterLogitsProblem problem{.tokens = 4, .experts = 128, .features = 6144, ...};
 //   cleave::plan(problem)->run({.x = x, .weight = weight, .logits = logits}, stream);
 //
-// What cleave/route.h chooses by.
+// cleave/route.h chooses experts by the result.
 #pragma once
 
 #include <memory>
@@ -14,24 +14,24 @@
 
 namespace cleave {
 
-/// A plain value that says what to compute: logits = x @ weight^T, in float32 throughout.
+/// What to compute, as a plain value: logits = x @ weight^T, in float32 throughout.
 ///
-/// Products of 16-bit numbers, and of one with a float32 number, are exact, and each is rounded once, when it is added
-/// (multiply_add): to the sums of 8 x 32 lanes, whose neighbours along K are 4 elements, in the order of K; those are
-/// added up in one order. So a logit has the same bits on every device, and whatever the other tokens are.
+/// A product with a 16-bit factor is exact, and rounded once, when it is added (multiply_add). 8 x 32 lanes take 4
+/// neighbours along K each, in the order of K, and their sums are added up in a fixed order. So a logit has the same
+/// bits on every device, whatever the other tokens are.
 struct RouterLogitsProblem {
   int64_t tokens = 0;
   int64_t experts = 1;
   int64_t features = 0;                         ///< K; without any, logits are 0
   MatrixLayout x = {.dtype = DType::bf16};      ///< [tokens, features]; f16, bf16, f32; stride_col 1
   MatrixLayout weight = {.dtype = DType::f32};  ///< [experts, features]; f16, bf16, f32; stride_col 1
-  bool static_weight = false;                   ///< nothing that may be under way writes it: loads leave early
+  bool static_weight = false;                   ///< no work that may still be running writes it: loads start early
   int device = 0;                               ///< CUDA ordinal, or kCpu
 
   friend bool operator==(const RouterLogitsProblem&, const RouterLogitsProblem&) = default;
 };
 
-/// Device pointers (host pointers on the CPU backend). What is written may overlap nothing else.
+/// Device pointers (host pointers on the CPU backend). Outputs must not overlap anything.
 struct RouterLogitsArguments {
   const void* x = nullptr;
   const void* weight = nullptr;

@@ -12,18 +12,18 @@
 
 namespace cleave {
 
-/// Bytes of a packed weight of `rows` (N, outputs) and `columns` (K, inputs): of whole blocks of 64 x 64.
+/// Bytes of a packed weight of `rows` (N, outputs) and `columns` (K, inputs), in whole blocks of 64 x 64.
 CLEAVE_API int64_t packed_weight_bytes(int64_t rows, int64_t columns);
 
 /// Packs codes of 4 bits.
 ///
-/// codes: rows x columns bytes, by rows; the upper halves of the bytes are ignored. padding: the code of what the last
-/// blocks have beyond the weight. packed: packed_weight_bytes bytes, which do not overlap the codes.
+/// codes: rows x columns bytes, row by row; the upper halves of the bytes are ignored. padding: the code that fills the
+/// last blocks beyond the weight. packed: packed_weight_bytes bytes, which must not overlap the codes.
 ///
 /// Throws Error for a negative size, or a padding that is no code.
 CLEAVE_API void pack_weights(const uint8_t* codes, int64_t rows, int64_t columns, uint8_t padding, uint8_t* packed);
 
-/// The codes of a packed weight, exactly: `codes` is written, as above.
+/// Writes the exact codes of a packed weight to `codes`, laid out as above.
 CLEAVE_API void unpack_weights(const uint8_t* packed, int64_t rows, int64_t columns, uint8_t* codes);
 
 }  // namespace cleave

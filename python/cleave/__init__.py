@@ -7,10 +7,10 @@
     d = cleave.mixed_gemm(a, cleave.pack_weights(w))             # weights of 4 bits
     d = cleave.grouped_gemm(tokens, weights, offs)               # a mixture of experts
     y = cleave.conv2d(x, w, bias, stride=2, padding=1)           # channels_last
-    q, scale = cleave.quantize(x, "int8", "row")                 # makes them
+    q, scale = cleave.quantize(x, "int8", "row")                 # 8-bit operands from floats
 
-`cleave.op` has the same in CUTLASS's vocabulary, `cleave.compat` in those of torch, vLLM and
-DeepGEMM. `cleave.emit` writes an operation as a project of its own.
+`cleave.op` offers the same under CUTLASS's names, `cleave.compat` under those of torch, vLLM and
+DeepGEMM. `cleave.emit` writes an operation as a standalone project.
 """
 
 import importlib
@@ -200,7 +200,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Imports cleave.emit when it is first asked for: it takes as long as all the rest."""
+    """Imports cleave.emit on first use, since it takes as long as everything else."""
     if name == "emit":
         return importlib.import_module(".emit", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -10,12 +10,12 @@ from . import _core
 
 @contextmanager
 def batch_invariant(promised: bool = True) -> Iterator[None]:
-    """Within it, products promise what `deterministic="batch_invariant"` says, unless they pass `deterministic`.
+    """A context in which products that do not pass `deterministic` are `deterministic="batch_invariant"`.
 
-    So do torch.ops.cleave and the layers of cleave.torch. Products that cannot promise it are made as ever: with an `a`
-    contiguous along M (a weight's gradient), groups of N or K, split_k_mode="stream_k", convolutions. It holds for all
-    threads of the process, from the environment variable CLEAVE_BATCH_INVARIANT=1 without it; graphs keep what they
-    were captured with. May be nested.
+    It includes torch.ops.cleave and the layers of cleave.torch. Products that cannot be batch invariant run as usual:
+    those with an `a` contiguous along M (gradients of weights), groups of N or K, split_k_mode="stream_k", and
+    convolutions. It applies to all threads of the process, as the environment variable CLEAVE_BATCH_INVARIANT=1 does
+    without the context; captured graphs stay as they are. May be nested.
 
         with cleave.batch_invariant():
             d = cleave.gemm(a, b)  # d[:7] has the bits of cleave.gemm(a[:7], b)

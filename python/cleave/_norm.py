@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Norm:
-    """A norm of rows, as `rms_norm` and `layer_norm` make it. Arrays are kept as they are."""
+    """A norm of rows, made by `rms_norm` or `layer_norm`. Arrays are kept as they are."""
 
     kind: str
     weight: Any
@@ -25,21 +25,21 @@ class Norm:
 
 
 def rms_norm(weight: Any = None, eps: float = 1e-6, *, zero_centered: bool = False) -> Norm:
-    """h / sqrt(mean(h^2) + eps) * weight, of each row h: `norm` of `cleave.quantize`.
+    """h / sqrt(mean(h^2) + eps) * weight for each row h, as the `norm` of `cleave.quantize`.
 
     Args:
-        weight: [K], float16, bfloat16 or float32, contiguous, beside x; None for 1.
+        weight: [K], float16, bfloat16 or float32, contiguous, on x's device; None for 1.
         eps: finite, not negative.
-        zero_centered: True, if the weight is kept less 1, as in Gemma: 1 + weight is meant.
+        zero_centered: True if the stored weight is 1 less, as in Gemma: 1 + weight is used.
 
     Raises:
-        ValueError: for an eps that is none. What is wrong with the weight is for `quantize` to say.
+        ValueError: eps is out of range. The weight is checked by `quantize`.
     """
     return Norm("rms_norm", weight, None, eps, zero_centered)
 
 
 def layer_norm(weight: Any = None, bias: Any = None, eps: float = 1e-5, *, zero_centered: bool = False) -> Norm:
-    """(h - mean(h)) / sqrt(variance(h) + eps) * weight + bias, of each row h: `norm` of `cleave.quantize`.
+    """(h - mean(h)) / sqrt(variance(h) + eps) * weight + bias for each row h, as the `norm` of `cleave.quantize`.
 
     Args: as `rms_norm`, and bias: [K], of the weight's dtype, contiguous; None for 0.
     """

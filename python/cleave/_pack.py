@@ -14,8 +14,11 @@ from . import _core
 
 @dataclass(frozen=True)
 class Pack:
-    """path: of the file. kernels: that it has. bytes: its size. problem: why it is of no use where it is now, and the
-    remedy; empty if there is none."""
+    """A file of compiled kernels.
+
+    path: the file. kernels: how many it has. bytes: its size. problem: why the pack cannot be used where it is, and the
+    remedy; empty if it can.
+    """
 
     path: Path
     kernels: int
@@ -24,21 +27,26 @@ class Pack:
 
 
 def build_pack(path: str | os.PathLike, plans: Any = None) -> Pack:
-    """Writes kernels to a file, a *pack*, with which another process, or another machine, compiles none of them.
+    """Writes compiled kernels to a file, a *pack*, so that other processes and machines need not compile them.
 
-    Whoever starts with `CLEAVE_PACKS` set to the file (several, or directories of `*.pack`, with ":" between them)
-    loads its kernels from there, and needs no NVRTC for them. A pack serves one build of Cleave, whatever the machine's
-    processor, and GPUs of the kernels' architecture whose driver is at least of the major version of the CUDA that
-    compiled it; `cleave info` says so where one is not used.
+    A process that is started with `CLEAVE_PACKS` naming the file loads kernels from it, without NVRTC. (The variable
+    takes several files, or directories of `*.pack`, separated by ":".) A pack serves the same build of Cleave on any
+    processor, on GPUs of the kernels' architecture whose driver supports the major version of the CUDA that compiled
+    it. `cleave info` tells why a pack is not used.
 
-    path: of the file, which is replaced as a whole, or not at all.
-    plans: whose kernels are compiled and packed: a GemmPlan or QuantizePlan, or several, also such that were planned
-        for a GPU of another machine. By default all kernels that this process has loaded: call it at the end of a
-        server's warm-up, say after `cleave.prepare`.
+    Args:
+        path: the file, which is replaced as a whole or not at all.
+        plans: a GemmPlan or QuantizePlan, or several, whose kernels are compiled and packed; they may be planned for
+            another machine's GPU. Defaults to all kernels that this process has loaded: call it at the end of a
+            server's warm-up, after `cleave.prepare`, say.
 
-    ValueError where there is no kernel to pack; CudaError where one cannot be compiled; OSError where the file cannot
-    be written. Only packs of the user's own, or root's, are used, in directories that nobody else may write: the
-    result's `problem` says so where this one will not be.
+    Raises:
+        ValueError: there is no kernel to pack.
+        CudaError: a kernel cannot be compiled.
+        OSError: the file cannot be written.
+
+    Only packs that belong to the user or to root, in directories that nobody else may write to, are used; if this one
+    is not, the result's `problem` says so.
     """
     sources = _core.loaded_kernels() if plans is None else sources_of(plans)
     if not sources:

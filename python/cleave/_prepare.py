@@ -12,8 +12,11 @@ from . import _core
 
 @dataclass(frozen=True)
 class Prepared:
-    """products: how many different ones there are, whatever their tokens. kernels: that they run, all of which are
-    compiled and loaded. seconds: that this took."""
+    """What `prepare` did.
+
+    products: how many different ones there are, not counting numbers of tokens. kernels: how many they need, all of
+    them compiled and loaded now. seconds: how long it took.
+    """
 
     products: int
     kernels: int
@@ -28,32 +31,36 @@ def prepare(
     kernels: str = "covering",
     stream: Any = None,
 ) -> Prepared:
-    """Chooses, compiles and loads all kernels that a model needs for any number of tokens of a range.
+    """Chooses, compiles and loads all kernels that a model needs for any number of tokens in a range.
 
-    Afterwards a call with a number of tokens that has not been met before compiles nothing, so it may be captured in a
-    CUDA graph at once, and is planned in some microseconds.
+    Afterwards a call with a new number of tokens compiles nothing and is planned within microseconds, so it may be
+    captured in a CUDA graph at once.
 
-    what: a torch module, of which the layers W8A8Linear, W8A8Experts, W4A16Linear, W4A16Experts, RMSNormQuantize,
-        Float8Linear, GroupedLinear and MoE of `cleave.torch` that are on a GPU are prepared, for calls without
-        gradients; or plans, a GemmPlan or several (`plan_gemm`, `plan_scaled_gemm`, `plan_grouped_gemm`,
-        `plan_mixed_gemm`, `plan_problem`), each of which stands for its product [M, K] x [K, N] with any M: types,
-        layouts, bias, activation and so on must be those of the later calls, while lines of A and D may have other
-        strides of the same alignment (up to 16 bytes).
-    tokens: the fewest and the most rows M; of an MoE its tokens, each of which is top_k rows; beside W8A8Experts and
-        W4A16Experts each is as many rows as the model's config.num_experts_per_tok says, or up to 8.
-    dtype: of a module's activations, a torch.dtype; by default bfloat16.
-    kernels: "covering" chooses from few kernels that serve all sizes about as well as the whole catalogue does, so
-        that a model has some dozens at most; "all" from the whole catalogue.
-    stream: of the calls, for which the workspace of split products is allocated: torch.cuda.Stream and its like, or an
-        integer; by default, of a module, torch's current one.
+    Args:
+        what: a torch module, or one or several plans. A module's layers of `cleave.torch` that are on a GPU
+            (W8A8Linear, W8A8Experts, W4A16Linear, W4A16Experts, RMSNormQuantize, Float8Linear, GroupedLinear and MoE)
+            are prepared for calls without gradients. A GemmPlan (of `plan_gemm`, `plan_scaled_gemm`,
+            `plan_grouped_gemm`, `plan_mixed_gemm` or `plan_problem`) stands for its product [M, K] x [K, N] with any
+            M: types, layouts, bias, activation and so on must be those of the later calls; only lines of A and D may
+            have other strides of the same alignment (up to 16 bytes).
+        tokens: the smallest and the largest number of rows M. For an MoE these are tokens, top_k rows each; for
+            W8A8Experts and W4A16Experts, tokens of as many rows as the model's config.num_experts_per_tok says, or up
+            to 8.
+        dtype: a module's activations, a torch.dtype; defaults to bfloat16.
+        kernels: "covering" chooses from a few kernels that serve all sizes about as well as the whole catalogue, so
+            that a model needs some dozens at most; "all" chooses from the whole catalogue.
+        stream: the stream of the calls, for which the workspace of split products is allocated: torch.cuda.Stream and
+            its like, or an integer. For a module it defaults to torch's current stream.
 
-    Kernels are compiled side by side, by a process for each processor; what is on disk already is loaded from there.
-    Measured choices (`cleave tune`) still have precedence, and are prepared, too. It may be called again, for other
-    layers or another range: the last call for a product counts. Results of a product may differ in their last bits
-    from those that the unprepared kernel gives; they are as repeatable as ever.
+    Kernels are compiled in parallel, by one process per processor, and loaded from the disk cache where they are there.
+    Measured choices (`cleave tune`) still come first, and are prepared as well. Call it again for other layers or
+    another range; the last call for a product counts. Results may differ in the last bits from those of the kernel
+    that would be chosen without it, and are as repeatable.
 
-    ValueError names what cannot be prepared: plans for the CPU, of convolutions, or with a split-K mode, slices or
-    kernel that were asked for. CudaError where kernels cannot be compiled or loaded.
+    Raises:
+        ValueError: something that cannot be prepared: plans for the CPU, for convolutions, or with a split-K mode,
+            slices or kernel that were asked for.
+        CudaError: kernels cannot be compiled or loaded.
     """
     begun = time.monotonic()
     first, last = tokens

@@ -1,4 +1,4 @@
-"""Operations as source code of their own, which builds without this library.
+"""Writes planned operations as standalone projects, which build without this library.
 
 op = cleave.op.Gemm(layout=cleave.LayoutType.RowMajor)
 op.construct(A, B, split_k_mode="parallel")
@@ -49,31 +49,32 @@ def pytorch(
 ) -> Path | ModuleType:
     """Writes an operation as a PyTorch extension: a Python package that `pip install` builds.
 
-    It has torch.ops.<name>.gemm and .gemm.out (of convolutions conv, conv_dgrad or conv_wgrad),
-    registered on PyTorch's stable ABI, with shapes for torch.compile and, of floating-point
-    operands, gradients. Inputs of an epilogue function are arguments by their names, and its
-    outputs a tuple; its derivative follows from it (not from `Epilogue.backward`). They take
-    tensors of any sizes that the operation's kernel can address;
-    of a convolution the images may vary, and the rest is as planned.
+    It defines torch.ops.<name>.gemm and .gemm.out (conv, conv_dgrad or conv_wgrad for convolutions),
+    registered on PyTorch's stable ABI, with shapes for torch.compile and, for floating-point
+    operands, gradients. The inputs of an epilogue function become arguments of the same names, and
+    its outputs a tuple; its derivative is derived from the function, not from `Epilogue.backward`.
+    The operators take tensors of any sizes that the operation's kernel can address; for a
+    convolution the images may vary, and the rest is as planned.
 
     Args:
         op: an operation that `construct` has planned, or a GemmPlan. Plans for "h100" or "h200" need no GPU.
-        name: of the package, the namespace of the operator and the files; the C++ namespace is
+        name: the name of the package, the operator's namespace and the files; the C++ namespace is
             emitted::<name>.
-        sourcedir: the folder to write: a new or an empty one.
-        jit: build it there, and load it.
+        sourcedir: the folder to write, which must be new or empty.
+        jit: True builds the package there, and loads it.
         sources: "cuda" for kernels as source, which nvcc 12.0 or later compiles; "cubin" for
             compiled kernels, which need no nvcc.
-        archs: of "sm_80" and "sm_90a"; the operator picks by its GPU. Default: the plan's own.
+        archs: any of "sm_80" and "sm_90a"; the operator picks the one for its GPU. Defaults to the
+            plan's own.
 
     Returns:
         The folder, or with `jit` the loaded package.
 
     Raises:
-        ValueError, TypeError: before anything is written, for an operation without a plan, or
-            without a kernel for an architecture, a name that is no identifier, or taken (the
-            epilogue function's too), and a folder that is not empty. RuntimeError: PyTorch or nvcc
-            missing or too old, before anything is written; a failed build.
+        ValueError, TypeError: before anything is written: an operation without a plan, or without a
+            kernel for an architecture; a name that is no identifier or taken (an epilogue function's
+            names too); a folder that is not empty.
+        RuntimeError: PyTorch or nvcc is missing or too old (before anything is written); a failed build.
     """
     plan = _planned(op)
     _check_name(name)

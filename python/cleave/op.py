@@ -70,14 +70,14 @@ class Gemm:
 
     Args:
         element, element_A, element_B, element_C, element_D: a DataType, a torch or NumPy dtype, or
-            a name. D has A's type by default.
+            a name. D's type defaults to A's.
         layout, layout_A, layout_B, layout_C: a LayoutType. D's layout is C's.
-        element_accumulator: what sums are made in: int32 for int8, else float32; checked in `run`.
-        alpha, beta: defaults of `run`.
-        A, B, C, D: defaults of `run`.
+        element_accumulator: the type of sums: int32 for int8, else float32; checked in `run`.
+        alpha, beta, A, B, C, D: defaults for `run`.
 
     Raises:
-        TypeError: an element type that is not supported. ValueError: a layout that is not one.
+        TypeError: an unsupported element type.
+        ValueError: an unknown layout.
     """
 
     # No __dict__, so that a mistyped attribute is not accepted in silence.
@@ -249,8 +249,8 @@ class Gemm:
 class ScaledGemm(Gemm):
     """D = activation(alpha * (scale_A * A) @ (scale_B * B) + beta * C + bias), of 8-bit elements.
 
-    The arguments and errors are those of `Gemm`, but that `element` is the type of A and B alone,
-    and a new D is bfloat16 by default. The options of `run` are those of `cleave.scaled_gemm`, with
+    The arguments and errors are those of `Gemm`, except that `element` is the type of A and B only,
+    and a new D defaults to bfloat16. The options of `run` are those of `cleave.scaled_gemm`, with
     scale_A, scale_B and scale_D.
     """
 
@@ -273,11 +273,11 @@ class ScaledGemm(Gemm):
 
 
 class GroupedGemm(Gemm):
-    """A product for each of many groups, of any sizes, which the ranks of A and B tell.
+    """A product for each of many groups of any sizes; the ranks of A and B decide what is grouped.
 
-    D[begin:end] = activation(alpha * A[begin:end] @ B[g] + beta * C[begin:end] + bias[g]) and so
-    on: the forms, and the options of `run`, are those of `cleave.grouped_gemm`, the arguments and
-    errors those of `Gemm`.
+    D[begin:end] = activation(alpha * A[begin:end] @ B[g] + beta * C[begin:end] + bias[g]), and the
+    other forms of `cleave.grouped_gemm`, whose options `run` has; the arguments and errors are those
+    of `Gemm`.
     """
 
     __slots__ = ()
@@ -286,7 +286,7 @@ class GroupedGemm(Gemm):
 
 
 class _Conv2d(Gemm):
-    """What the convolutions share: the arguments of `Gemm`, but that there is only one layout."""
+    """The base of the convolutions: the arguments of `Gemm`, except that there is only one layout."""
 
     __slots__ = ()
     _kind: str

@@ -1,4 +1,4 @@
-"""SmoothQuant's migration: what is hard to quantise in activations moves into the weights."""
+"""SmoothQuant: moves the outliers of activations, which are hard to quantise, into the weights."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ __all__ = ["smooth"]
 
 
 def smooth(amax: Any, weight: Any, alpha: float = 0.5) -> tuple[Any, Any]:
-    """Divisors for the channels of activations, and the weight that makes up for them.
+    """Divisors for the channels of activations, and the weight with the divisors folded in.
 
-    x @ weight.T == (x / divisors) @ folded.T, where the channels of x / divisors that used to stick
-    out no longer do: divisors = amax**alpha / max(abs(weight), 0)**(1 - alpha). Channels that are
-    silent in the activations or in the weight keep the divisor 1.
+    x @ weight.T == (x / divisors) @ folded.T, and x / divisors has no outlier channels any more:
+    divisors = amax**alpha / max(abs(weight), 0)**(1 - alpha). Channels that are all zero in the
+    activations or in the weight keep the divisor 1.
 
         divisors, folded = cleave.smooth(amax, weight)
         w, w_scale = cleave.quantize(folded, "int8", "row")
@@ -23,13 +23,13 @@ def smooth(amax: Any, weight: Any, alpha: float = 0.5) -> tuple[Any, Any]:
     Args:
         amax: [K], float32: the largest magnitude of each channel over a sample of activations.
         weight: [N, K], as torch.nn.Linear has it; of amax's framework (torch, NumPy, CuPy, JAX).
-        alpha: from 0 (all difficulty stays in the activations) to 1 (all goes to the weight).
+        alpha: from 0 (outliers stay in the activations) to 1 (they move to the weight).
 
     Returns:
         The divisors, [K], and the folded weight, [N, K], both float32.
 
     Raises:
-        TypeError: amax is not float32. ValueError: the shapes do not match, or alpha is no share.
+        TypeError: amax is not float32. ValueError: the shapes do not match, or alpha is not from 0 to 1.
     """
     if not 0 <= alpha <= 1:
         raise ValueError(f"alpha is {alpha}; it must be from 0 to 1")

@@ -27,7 +27,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig, Pre
 from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
 
 from cleave.torch import load_quantized
-from cleave.torch._expert_modules import is_swiglu
+from cleave.torch._checkpoints.expert_modules import is_swiglu
 
 _log = logging.getLogger(__name__)
 _ops = torch.ops.cleave

@@ -1,5 +1,5 @@
-// What is known about a class of arrays: looked up once per class, so that a call pays a pointer
-// comparison.
+// The properties of a class of arrays, looked up once per class, so that a call pays for a pointer
+// comparison only.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -23,7 +23,7 @@ struct ArrayType {
 /// Shared, since Python code that runs in between may look up other classes.
 std::shared_ptr<const ArrayType> array_type_of(nanobind::handle array);
 
-/// What the user gets of an array that was made beside `like`, and is filled.
+/// Converts a new array, made for `like`, to what the user gets.
 nanobind::object finished(nanobind::handle like, const nanobind::object& made);
 
 }  // namespace cleave::python

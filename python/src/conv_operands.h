@@ -10,23 +10,23 @@
 
 namespace cleave::python {
 
-/// The arrays of one call; under `convert` what is in another order of memory is copied.
+/// The arrays of one call; `convert` copies those in another memory order.
 using ConvInputs = Values<arg::Input, arg::Weight, arg::GradOutput, arg::C, arg::Bias, arg::Out, arg::Epilogue,
                           arg::Convert, arg::ScaleA, arg::ScaleB, arg::ScaleD, arg::Amax>;
 
 /// `others` and the operands, by their places in the product.
 ConvInputs with_operands(Conv kind, nanobind::handle a, nanobind::handle b, ConvInputs others);
 
-/// A convolution of arrays, good as long as the reader that read them.
+/// A convolution of arrays, valid as long as the reader that read them.
 class ConvOperands : public ConvCall {
  public:
-  /// Throws Error for everything that is wrong with the arrays, as cleave::make_call does.
+  /// Throws Error for anything that is wrong with the arrays, as cleave::make_call does.
   ConvOperands(const ConvInputs& inputs, TensorReader& reader, const ConvOptions& options);
 
-  /// Makes D, and what else a function makes, where there is no `out`; channels last.
+  /// Creates D and a function's other outputs, channels last, if there is no `out`.
   void allocate(TensorReader& reader);
 
-  /// After the launch. An `out` in another order of memory is filled first.
+  /// To be called after the launch. Fills an `out` in another memory order first.
   nanobind::object result() const;
 
   /// True if the framework's current stream copies something.

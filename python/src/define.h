@@ -1,4 +1,4 @@
-// Functions of the module from lists of parameters.
+// Defines functions of the module from lists of parameters.
 #pragma once
 
 #include <fmt/format.h>
@@ -19,7 +19,7 @@ std::string declaration() {
   return fmt::format("{}: {}{}{}", P::name(), P::type(), P::default_text().empty() ? "" : " = ", P::default_text());
 }
 
-/// One line: of several, nanobind would show only the last.
+/// On one line, since nanobind would show only the last of several.
 template <class... Ps, class... Ks>
 std::string signature(const char* name, bool is_method, List<Ps...>, List<Ks...>, const char* returns) {
   std::vector<std::string> parts;
@@ -30,7 +30,7 @@ std::string signature(const char* name, bool is_method, List<Ps...>, List<Ks...>
   return fmt::format("def {}({}) -> {}", name, fmt::join(parts, ", "), returns);
 }
 
-/// None, too, is for the function to refuse, by its own words.
+/// Also passes None on, so that the function refuses it in its own words.
 template <class P>
 auto annotation() {
   if constexpr (P::default_text().empty()) {
@@ -58,7 +58,7 @@ auto with_annotations(List<Ps...>, List<Ks...>, const Define& define) {
   }
 }
 
-/// With the names of enumerations where braces call for them.
+/// The text with enumerations' names filled in where braces call for them.
 inline std::string filled(std::string doc) {
   const auto fill = [&doc](std::string_view place, const std::vector<std::string>& names) {
     const size_t at = doc.find(place);
@@ -97,7 +97,7 @@ void define(nanobind::module_& m, const char* name, List<Ps...> positional, List
   detail::define(m, "", name, positional, keywords, returns, doc, function);
 }
 
-/// The same of a method, whose `function` takes the object first.
+/// The same for a method, whose `function` takes the object first.
 template <class Class, class... Ps, class... Ks, class Function>
 void define(nanobind::class_<Class>& type, const char* name, List<Ps...> positional, List<Ks...> keywords,
             const char* returns, const char* doc, const Function& function) {

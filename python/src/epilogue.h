@@ -8,10 +8,10 @@
 
 namespace cleave::python {
 
-/// D's of what `out` is: of a tuple the first.
+/// The part of `out` that is D's: the first one of a tuple.
 nanobind::handle first_output(nanobind::handle out);
 
-/// What `epilogue` and `out` are, together: `out` is a tuple where a function makes several.
+/// `epilogue` and `out` together, since `out` is a tuple if a function has several outputs.
 class EpilogueArguments {
  public:
   /// Throws Error(invalid_type) for what is neither None nor a cleave.BoundEpilogue (of Python, so that torch.compile
@@ -39,10 +39,10 @@ class EpilogueArguments {
     return tensors;
   }
 
-  /// The type that the function gives D, if it does.
+  /// The type that the function gives D, if any.
   std::optional<DType> type_of_d() const;
 
-  /// The result, of D's and of arrays that were made.
+  /// The result, from D's array and those of other outputs.
   nanobind::object results(const nanobind::object& d, const nanobind::object* made) const;
 
   size_t outputs_beside_d() const;
@@ -52,7 +52,7 @@ class EpilogueArguments {
  private:
   /// With room for what the function takes and makes.
   EpilogueTensors empty_tensors() const;
-  /// Where an input is a type in place of an array: nothing if it is a number.
+  /// For inputs that are types in place of arrays: the type, or nothing for a number.
   std::optional<DType> type_of_input(size_t number) const;
   InputShape shape_of_input(size_t number) const;
 

@@ -12,14 +12,14 @@ namespace cleave::python {
 /// beta without a C.
 void set_scalars(const CallArguments& arguments, ProductCall& call);
 
-/// What the kernels of plans for a device are compiled for, as "sm_90a"; empty on the CPU.
+/// The architecture that a device's kernels are compiled for, such as "sm_90a"; empty on the CPU.
 std::string arch_of(int device);
 
-/// Compiles, and allocates what `stream` needs.
+/// Compiles the kernels, and allocates the workspace of `stream`.
 void prepare(const Plan& plan, nanobind::handle stream);
 
-/// Reads the workspace and runs. Without the GIL, even where that takes microseconds: a full launch
-/// queue makes the driver wait, perhaps for a host callback that needs the GIL.
+/// Reads the workspace and runs, without the GIL even though that takes microseconds only: if the launch
+/// queue is full the driver waits, perhaps for a host callback that needs the GIL.
 void launch(const GemmPlan& plan, const ProductCall& call, const CallArguments& arguments, TensorReader& reader);
 
 }  // namespace cleave::python

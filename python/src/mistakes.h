@@ -1,4 +1,4 @@
-// What is wrong with a call that fits no signature, in words.
+// Explains what is wrong with a call that fits no signature.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -16,9 +16,8 @@ struct Signature {
   bool is_method = false;
 };
 
-/// Calls of `function` that Python or nanobind refuses with a TypeError say which keyword is unknown, and the one that
-/// was meant, or what is missing or too many. Calls that fit are none the slower: only a call that has failed is looked
-/// at again.
+/// Makes the TypeError of a call of `function` that Python or nanobind refuses say which keyword is unknown, and which
+/// was meant, or which arguments are missing or too many. Valid calls are no slower: only a failed call is examined.
 void explain_mistakes(nanobind::handle function, Signature signature);
 
 }  // namespace cleave::python

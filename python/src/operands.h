@@ -12,12 +12,12 @@
 
 namespace cleave::python {
 
-/// What the user gets: `out`, or an array of a leader's framework and class, made beside it.
+/// What the user gets: `out`, or a new array of a leader's framework and class, on its device.
 class Result {
  public:
   Result(nanobind::handle leader, nanobind::handle out) : leader_(leader), out_(out) {}
 
-  /// Makes it by one of the two functions of the leader's ArrayType, unless there is an `out`. Sets
+  /// Creates it with one of the two functions of the leader's ArrayType, unless there is an `out`. Sets
   /// the call's pointer.
   void allocate(nanobind::object ArrayType::* make, Shape shape, ProductCall& call, TensorReader& reader);
 
@@ -29,7 +29,7 @@ class Result {
   nanobind::object made_;
 };
 
-/// The same of D and of what an epilogue function makes beside it.
+/// The same for D and the other outputs of an epilogue function.
 class Results {
  public:
   Results(nanobind::handle leader, EpilogueArguments epilogue)
@@ -40,7 +40,7 @@ class Results {
   void allocate(nanobind::object ArrayType::* make, Shape shape, ProductCall& call, TensorReader& reader);
 
   nanobind::object get() const { return with_others(d_.get()); }
-  /// `d` in the place of D, and the others.
+  /// The results with `d` as D.
   nanobind::object with_others(const nanobind::object& d) const;
   const Result& d() const { return d_; }
 
@@ -50,16 +50,16 @@ class Results {
   nanobind::object made_[kMostEpilogueOutputs];  // outputs beside D
 };
 
-/// A product of arrays, good as long as the reader that read them.
+/// A product of arrays, valid as long as the reader that read them.
 class GemmOperands : public GemmCall {
  public:
-  /// Throws Error for everything that is wrong with the arrays, as cleave::make_call does.
+  /// Throws Error for anything that is wrong with the arrays, as cleave::make_call does.
   GemmOperands(const GemmInputs& inputs, TensorReader& reader, const GemmOptions& options);
 
-  /// Makes D, what else a function makes, and D's scales, where there is no `out` or `scale_out`.
+  /// Creates D, a function's other outputs, and D's scales, if there is no `out` or `scale_out`.
   void allocate(TensorReader& reader);
 
-  /// D, and what else a function makes; behind them D's scales, if those are found.
+  /// D and a function's other outputs; then D's scales, if they are computed.
   nanobind::object result() const;
 
  private:

@@ -1,5 +1,5 @@
-// Parameters of Python's functions as types: of each, its name, its type as users read it, its default and how it is
-// parsed are said once. A function has lists of them, from which its signature follows.
+// Parameters of Python functions as types: each states once its name, its type as users read it, its default, and how
+// it is parsed. A function has lists of them, from which its signature follows.
 #pragma once
 
 #include <nanobind/eval.h>
@@ -14,12 +14,12 @@
 
 namespace cleave::python {
 
-/// What Python passed; null where the call has no such parameter.
+/// The value that Python passed; null if the function has no such parameter.
 struct ParameterValue {
   nanobind::handle value;
 };
 
-/// `kType` and `kDefault` are Python; without a default the parameter must be passed.
+/// `kType` and `kDefault` are Python text; a parameter without a default is required.
 template <Text kName, Text kType, Text kDefault = "">
 struct Parameter : ParameterValue {
   static constexpr const char* name() { return kName.characters; }
@@ -49,7 +49,7 @@ struct Flag : Parameter<kName, kType, kDefault> {
   static bool parse(nanobind::handle value) { return parse_flag(value, kName.characters); }
 };
 
-/// `kExpected` says, in messages, what it must be.
+/// `kExpected`: what it must be, for messages.
 template <Text kName, Text kDefault = "", Text kType = "int", Text kExpected = "an integer">
 struct Integer : Parameter<kName, kType, kDefault> {
   static int64_t parse(nanobind::handle value) { return parse_integer(value, kName.characters, kExpected.characters); }
@@ -65,17 +65,17 @@ struct Dtype : Parameter<kName, "object", kDefault> {
   static DType parse(nanobind::handle value) { return parse_dtype(value, kName.characters); }
 };
 
-/// Parsed elsewhere.
+/// A parameter that is parsed elsewhere.
 template <Text kName, Text kType, Text kDefault = "">
 struct Other : Parameter<kName, kType, kDefault> {};
 
-/// The parameter P of a function in which it has no default.
+/// P as a required parameter.
 template <class P>
 struct Required : P {
   static constexpr std::string_view default_text() { return {}; }
 };
 
-/// As Python has it: one object, so that calls that leave the parameter out show it.
+/// The default as a Python object, always the same one, so that calls which leave the parameter out are recognised.
 template <class P>
 nanobind::handle default_of() {
   static const nanobind::handle made = nanobind::eval(nanobind::str(P::default_text().data())).release();
@@ -91,11 +91,11 @@ class Values : public Ps... {
     requires(sizeof...(Ps) > 0)
       : Ps(values)... {}
 
-  /// What another function's arguments have of these.
+  /// Takes these parameters from another function's arguments.
   template <class... Qs>
   Values(const Values<Qs...>& other) : Ps{other.template get<Ps>()}... {}
 
-  /// Null where there is no such parameter.
+  /// Null if there is no such parameter.
   template <class P>
   nanobind::handle get() const {
     if constexpr (std::derived_from<Values, P>) {
@@ -110,7 +110,7 @@ class Values : public Ps... {
     static_cast<P&>(*this).value = value;
   }
 
-  /// Parses the parameter. `target` stays where there is none, or None stands for the default.
+  /// Parses the parameter into `target`, which keeps its value if there is none, or if None stands for the default.
   template <class P, class T>
   void read(T& target) const {
     const nanobind::handle value = get<P>();

@@ -1,4 +1,4 @@
-// The parameters of the functions on arrays, each once, and what functions have in common of them.
+// The parameters of all functions on arrays, each defined once, and the lists that functions share.
 #pragma once
 
 #include "parameter.h"
@@ -30,7 +30,7 @@ using Starts = MaybeArray<"starts">;
 using Sizes = MaybeArray<"sizes">;
 using Counts = MaybeArray<"counts">;
 
-// What is done with the product
+// What happens to the product
 using Alpha = Number<"alpha", "1.0">;
 using Beta = Number<"beta", "None", "float | None">;
 using Activation = OneOf<"activation", cleave::Activation, "'none'">;
@@ -72,21 +72,21 @@ using Scalars = List<arg::Alpha, arg::Beta>;
 using SplitK = List<arg::SplitKMode, arg::SplitKSlices, arg::Deterministic, arg::Kernel>;
 using Place = List<arg::Stream, arg::Workspace>;
 
-/// Scales of D's that are found.
+/// Scales of D that are computed.
 using FoundScales = List<arg::OutScale, arg::ScaleOut, arg::ScaleMajor, arg::UseUe8m0>;
 
-/// What is beside a packed weight's codes.
+/// The arrays of a packed weight besides its codes.
 using WeightArrays = List<arg::Scales, arg::Zeros, arg::GlobalScale>;
 
-/// What a plan leaves to its calls.
+/// The parameters that a plan leaves to its calls.
 using OfCalls = Concat<Scalars, List<arg::CheckOffsets>, Place>;
 
-/// All arrays that products have.
+/// All arrays of products.
 using GemmInputs = Values<arg::A, arg::B, arg::Bias, arg::C, arg::Out, arg::Epilogue, arg::ScaleA, arg::ScaleB,
                           arg::ScaleD, arg::ScaleOut, arg::Amax, arg::Azp, arg::AzpAdj, arg::Scales, arg::Zeros,
                           arg::GlobalScale, arg::Offs, arg::Indptr, arg::Starts, arg::Sizes, arg::Counts>;
 
-/// All that says what becomes of the operands, and how.
+/// All parameters of products that are not arrays, and belong to a plan.
 using ProductArguments = Values<arg::Activation, arg::OutDtype, arg::OutScale, arg::ScaleMajor, arg::UseUe8m0,
                                 arg::Alignment, arg::ZeroRest, arg::UseFastAccum, arg::StaticB, arg::SplitKMode,
                                 arg::SplitKSlices, arg::Deterministic, arg::Kernel, arg::Precision>;

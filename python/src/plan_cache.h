@@ -1,4 +1,4 @@
-// Plans, and those that Python used last.
+// The plans that Python used last.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -16,8 +16,8 @@ auto make_plan(const Problem& problem) {
   return plan(problem);
 }
 
-/// By problem. Direct-mapped, guarded by the GIL. A miss costs little, as cleave::plan has a cache of
-/// its own.
+/// A direct-mapped cache by problem, guarded by the GIL. A miss costs little, since cleave::plan has a
+/// cache of its own.
 template <class Problem>
 class RecentPlans {
  public:
@@ -34,7 +34,7 @@ class RecentPlans {
 
   void clear() { slots_ = {}; }
 
-  /// Never destroyed: at exit the driver may be gone before static objects are.
+  /// Never destroyed: at exit the driver may be unloaded before static objects are destroyed.
   static RecentPlans& shared() {
     static RecentPlans& plans = *new RecentPlans;
     return plans;

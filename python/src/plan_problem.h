@@ -1,4 +1,4 @@
-// What planning without arrays has in common, of matrices and of convolutions.
+// Planning without arrays: what matrices and convolutions share.
 #pragma once
 
 #include <string_view>

@@ -1,4 +1,4 @@
-// What the products have in common: everything but their arguments' names.
+// What all products share: everything but the names of their parameters.
 #pragma once
 
 #include "parameters.h"
@@ -9,8 +9,8 @@ namespace cleave::python {
 
 PlanOptions parse_plan_options(const ProductArguments& arguments);
 
-/// Plans, or finds the plan that did the same before, and runs. Returns D. `Operands`: a ProductCall
-/// with `allocate` and `result`, as GemmOperands is.
+/// Plans (or finds the plan of an equal problem) and runs. Returns D. `Operands`: a ProductCall with
+/// `allocate` and `result`, such as GemmOperands.
 template <class Operands>
 nanobind::object plan_and_run(Operands& operands, const CallArguments& call, TensorReader& reader) {
   const auto plan = RecentPlans<GemmProblem>::shared().get(operands.problem);
@@ -19,7 +19,7 @@ nanobind::object plan_and_run(Operands& operands, const CallArguments& call, Ten
   return operands.result();
 }
 
-/// Reads matrices, plans and runs. Returns D. `form`: what the operation is, apart from its arguments.
+/// Reads matrices, plans and runs. Returns D. `form`: the options that follow from the operation itself.
 nanobind::object multiply(const GemmInputs& inputs, const ProductArguments& arguments, const CallArguments& call,
                           const GemmOptions& form = {});
 

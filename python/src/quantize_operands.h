@@ -32,14 +32,14 @@ using QuantizeInputs = Values<arg::X, arg::QuantizedDtype, arg::Granularity, arg
                               arg::QuantizedNorm, arg::Residual, arg::ResidualOut, arg::NormedOut, arg::Symmetric,
                               arg::Transpose, arg::Offs, arg::Out, arg::ScaleOut, arg::ScaleMajor>;
 
-/// One matrix to quantise, good as long as the reader that read it.
+/// A matrix to quantise, valid as long as the reader that read it.
 class QuantizeOperands : public QuantizeCall {
  public:
-  /// Throws Error for everything that is wrong with one argument or with how they fit together;
-  /// shared memory is for QuantizePlan::run to refuse.
+  /// Throws Error for anything that is wrong with one argument or with how they fit together;
+  /// overlapping memory is refused by QuantizePlan::run.
   QuantizeOperands(const QuantizeInputs& inputs, TensorReader& reader);
 
-  /// Makes what is not given, as arrays of x's framework and class beside x.
+  /// Creates the outputs that are not given, as arrays of x's framework and class on x's device.
   void allocate(TensorReader& reader);
 
   /// What the user gets: q, its scale, and the zero points, the sums with the residual, the norms, the transpose and

@@ -1,6 +1,5 @@
-// Reading arrays of any framework: the DLPack C exchange API, `__dlpack__`,
-// `__cuda_array_interface__` and
-// `__array_interface__`, in this order.
+// Reading arrays of any framework by, in this order, the DLPack C exchange API, `__dlpack__`,
+// `__cuda_array_interface__` and `__array_interface__`.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -34,13 +33,12 @@ inline bool given(nanobind::handle argument) {
   return argument.is_valid() && !argument.is_none();
 }
 
-/// Reads the arrays of one call, keeps their memory, and settles the call's stream: the one given,
-/// or else the current stream of the framework of the first CUDA array (the legacy default stream
-/// where the framework has none).
+/// Reads the arrays of one call, keeps their memory alive, and decides the call's stream: the given one,
+/// or else the current stream of the framework of the first CUDA array (the legacy default stream if the
+/// framework has none).
 ///
-/// Where the stream given is not the current one, frameworks that reuse memory in the order of
-/// streams are told: what is read stays until that stream is done with it, and what is made is that
-/// stream's.
+/// If the given stream is not the current one, frameworks that reuse memory in stream order are told: what
+/// is read is kept until that stream is done with it, and what is created belongs to that stream.
 class TensorReader {
  public:
   explicit TensorReader(nanobind::handle stream);
@@ -48,10 +46,10 @@ class TensorReader {
   /// Throws Error(invalid_type) if `array` is not one, naming it `name`.
   TensorView read(nanobind::handle array, const char* name);
 
-  /// The same of an array that will be written. Throws Error(invalid_argument) if it cannot be.
+  /// The same for an array that will be written. Throws Error(invalid_argument) if it is read-only.
   TensorView read_output(nanobind::handle array, const char* name);
 
-  /// A call's argument P; nothing where there is no such parameter, or None stands for that.
+  /// A call's argument P; nothing if there is no such parameter, or it is None.
   template <class P>
   std::optional<Operand> read(const auto& call) {
     const nanobind::handle array = call.template get<P>();

@@ -1,4 +1,4 @@
-// The arguments that operators share, each once.
+// The arguments that operators share, each defined once.
 #pragma once
 
 #include "name.h"

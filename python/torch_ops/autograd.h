@@ -1,6 +1,5 @@
-// What torch's autograd has to know of an operator that writes to its arguments. The stable ABI has
-// no kernels for autograd's dispatch keys that could go on to the next one, so the kernels of `out`
-// forms see to it.
+// What autograd must know of an operator that writes to its arguments. The stable ABI has no kernels for
+// autograd's dispatch keys that could call the next one, so the kernels of `out` forms tell it.
 #pragma once
 
 #include "tensor.h"
@@ -8,8 +7,8 @@
 
 namespace cleave::torch_ops {
 
-/// `read` for a form that has no gradients: throws Error(invalid_argument), naming the argument, if
-/// torch is to compute a gradient of `tensor`.
+/// `read` for a form without gradients: throws Error(invalid_argument), naming the argument, if `tensor`
+/// requires one.
 Operand read_untracked(const Tensor& tensor, const char* name);
 std::optional<Operand> read_untracked(const std::optional<Tensor>& tensor, const char* name);
 

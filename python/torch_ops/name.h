@@ -1,4 +1,4 @@
-// Arguments of type `str`: names of an enumeration's, and texts of epilogue functions.
+// Arguments of type `str`: names of enumerators, and texts of epilogue functions.
 #pragma once
 
 #include <torch/csrc/stable/library.h>
@@ -15,7 +15,7 @@ namespace cleave::torch_ops {
 struct UnreadString {
   StringHandle text;
 
-  /// Calls `function` with it, once: it gives the string back.
+  /// Calls `function` with the string, once, since it returns the string to torch.
   template <class Function>
   decltype(auto) read(const Function& function) const {
     struct Owner {
@@ -37,7 +37,7 @@ struct Name : UnreadString {
 };
 
 struct FunctionText : UnreadString {
-  /// Throws Error(invalid_argument), naming the line, for what is no function.
+  /// Throws Error(invalid_argument), naming the line, if the text is not a function.
   const EpilogueFunction& function() const {
     return read([](std::string_view text) -> const EpilogueFunction& { return epilogue_function(text); });
   }

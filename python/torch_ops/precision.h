@@ -1,13 +1,13 @@
-// How torch wants float32 multiplied.
+// The precision that torch asks for in float32 products.
 #pragma once
 
 #include "cleave/core/enums.h"
 
 namespace cleave::torch_ops {
 
-/// What is asked at this moment: by cleave.torch.float32_precision, else by torch's own switch, that of products
-/// (torch.backends.cuda.matmul's fp32_precision) or of convolutions (torch.backends.cudnn.conv's). Python reads them,
-/// as torch's stable ABI cannot; in a process without Python it is what torch begins with: ieee, convolutions tf32.
+/// The precision in force: that of cleave.torch.float32_precision, or else of torch's own switch for products
+/// (torch.backends.cuda.matmul's fp32_precision) or convolutions (torch.backends.cudnn.conv's). Python reads them,
+/// since torch's stable ABI cannot. A process without Python has torch's defaults: ieee, and tf32 for convolutions.
 Precision current_precision(bool convolution);
 
 }  // namespace cleave::torch_ops

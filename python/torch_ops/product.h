@@ -14,7 +14,7 @@ template <class Call>
 constexpr bool kHasGradients =
     !Call::template has<arg::Out>() && !Call::template has<arg::OutScale>() && !Call::template has<arg::Packed>();
 
-/// None where there is no such argument.
+/// nullopt if there is no such argument.
 template <class P, class Call>
 std::optional<Operand> operand(const Call& call) {
   if constexpr (!Call::template has<P>()) {
@@ -26,7 +26,7 @@ std::optional<Operand> operand(const Call& call) {
   }
 }
 
-/// By name, whether they must be passed or not.
+/// By name, whether it is required or not.
 template <Text kName, class Call>
 std::optional<Operand> operand_named(const Call& call) {
   if constexpr (Call::template has<NullableArgument<kName>>()) {
@@ -71,7 +71,7 @@ EpilogueTensors epilogue_of(const Call& call) {
                        call.template get<arg::Numbers>(), call.template get<arg::NumberPlaces>(), kHasGradients<Call>);
 }
 
-/// What matrices and convolutions have alike; `options` are of either. `type`: of the operands.
+/// Reads the options that matrices and convolutions share. `type`: the operands'.
 template <class Options, class Call>
 void read_options(const Call& call, DType type, bool is_conv, Options& options) {
   std::optional<ScalarType> out_dtype;
@@ -98,14 +98,14 @@ void read_scalars(const Call& call, ProductCall& product) {
   set_scalars(float32_of(alpha, "alpha"), rounded, product);
 }
 
-/// New scales of D's, where the problem has them lie.
+/// New scales of D, laid out as the problem says.
 Tensor make_scales(GemmCall& product);
 
-/// On the current stream.
+/// Plans and enqueues on the current stream.
 void run(const ProductCall& call);
 
-/// Plans (or finds the plan that did the same before) and enqueues on the current stream. Returns
-/// D, unless there is an `out`; of an epilogue function D and its other outputs, and with `out_scale` D and its scales.
+/// Plans (or finds the plan of an equal problem) and enqueues on the current stream. Returns D, unless there is an
+/// `out`; with an epilogue function D and its other outputs, and with `out_scale` D and its scales.
 template <class Call>
 auto multiply(const Call& call, GemmOptions form = {}) {
   GemmTensors tensors = tensors_of(call);

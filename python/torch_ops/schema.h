@@ -1,5 +1,5 @@
-// The operators' arguments as types: of each, its name, its type in schemas and in C++, and its default are said once.
-// An operator has lists of them, from which its schema follows, and the function that torch calls.
+// The operators' arguments as types: each states once its name, its type in schemas and in C++, and its default. An
+// operator has lists of them, from which its schema follows, and the function that torch calls.
 #pragma once
 
 #include <torch/csrc/stable/library.h>
@@ -13,7 +13,7 @@
 
 namespace cleave::torch_ops {
 
-/// `T`: what the function takes. Without a default it must be passed.
+/// `T`: the type in C++. An argument without a default is required.
 template <Text kName, Text kType, class T, Text kDefault = "">
 struct Argument {
   using Parameter = T;
@@ -25,7 +25,7 @@ struct Argument {
   T value;
 };
 
-/// The arguments of one call, good as long as torch's.
+/// The arguments of one call, valid as long as torch's.
 template <class... Ps>
 class Values : public Ps... {
  public:
@@ -41,7 +41,7 @@ class Values : public Ps... {
     return static_cast<const P&>(*this).value;
   }
 
-  /// `target` stays where there is no such argument.
+  /// `target` keeps its value if there is no such argument.
   template <class P, class T>
   void read(T& target) const {
     if constexpr (has<P>()) target = get<P>();
@@ -86,11 +86,10 @@ struct Boxed {
 
 }  // namespace detail
 
-/// What torch.ops.cleave has.
+/// The operators of torch.ops.cleave.
 class Operators {
  public:
-  /// `function`, a lambda that captures nothing, takes Values<Ps..., Ks...>. The `Ks` may be passed
-  /// by name only.
+  /// `function`, a lambda without captures, takes Values<Ps..., Ks...>. The `Ks` are keyword-only.
   template <class... Ps, class... Ks, class Function>
   void add(const std::string& name, List<Ps...>, List<Ks...>, const Function&) {
     using Boxed = detail::Boxed<Function, Ps..., Ks...>;

@@ -1,4 +1,4 @@
-// What torch's stable ABI says of dtypes, new tensors and the current stream.
+// Dtypes, new tensors and the current stream by torch's stable ABI.
 //
 // Emitted extensions have a copy of this file.
 #pragma once
@@ -24,8 +24,8 @@ namespace cleave::torch_ops {
 using torch::headeronly::ScalarType;
 using torch::stable::Tensor;
 
-/// The number of a dtype in the torch that is loaded, which may differ from that in its headers: only functions of
-/// torch's know it, so DTypeInfo cannot.
+/// The number of a dtype in the loaded torch, which may differ from that in its headers. Only torch's functions know
+/// it, so it cannot be in DTypeInfo.
 inline int32_t type_number(DType type) {
   constexpr int32_t (*kNumbers[])() = {
       aoti_torch_dtype_float16,       aoti_torch_dtype_bfloat16,    aoti_torch_dtype_float32, aoti_torch_dtype_int8,
@@ -74,7 +74,7 @@ inline Tensor empty_strided(std::span<const int64_t> shape, const int64_t* strid
   return Tensor(handle);
 }
 
-/// The same, packed row by row, or, of matrices and `by_column`, column by column. It has 5 dimensions at most.
+/// The same, packed row by row, or, for matrices with `by_column`, column by column. At most 5 dimensions.
 inline Tensor empty(std::span<const int64_t> shape, DType dtype, int device, bool by_column = false) {
   int64_t strides[5];
   int64_t packed = 1;

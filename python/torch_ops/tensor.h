@@ -9,7 +9,7 @@
 
 namespace cleave::torch_ops {
 
-/// Borrows: good as long as the tensor.
+/// Borrows: valid as long as the tensor.
 Operand read(const Tensor& tensor);
 std::optional<Operand> read(const std::optional<Tensor>& tensor);
 
@@ -17,7 +17,7 @@ std::optional<Operand> read(const std::optional<Tensor>& tensor);
 DType dtype_of(ScalarType type, const char* name);
 std::optional<DType> dtype_of(std::optional<ScalarType> type, const char* name);
 
-/// A new tensor (empty), to whose elements `data` then points.
+/// A new, uninitialised tensor; sets `data` to its elements.
 template <class T>
 Tensor make(std::span<const int64_t> shape, DType dtype, int device, T*& data, bool by_column = false) {
   Tensor tensor = empty(shape, dtype, device, by_column);

@@ -1,8 +1,7 @@
-// What torch's stable ABI says nothing of, and its way around, an operator of torch's that changes
-// nothing in place, takes a good part of a microsecond. torch has had these functions for as long as
-// it has had inference mode; one without them does not load what asks for them, which is better than
-// gradients that are silently wrong. A handle of the stable ABI points to an at::Tensor, and that is a
-// pointer to a TensorImpl.
+// Functions of torch that its stable ABI lacks. The way around them, an operator of torch's that changes
+// nothing in place, takes a good part of a microsecond. torch has had these functions since it has had
+// inference mode; a torch without them does not load this library, which is better than gradients that are
+// silently wrong. A handle of the stable ABI points to an at::Tensor, which is a pointer to a TensorImpl.
 //
 // Emitted extensions have a copy of this file.
 #pragma once
@@ -33,8 +32,8 @@ inline bool wants_gradient(AtenTensorHandle tensor) {
          (*reinterpret_cast<const c10::TensorImpl* const*>(tensor))->requires_grad();
 }
 
-/// After it was written: what autograd saved of `tensor` before is no longer good, and backward()
-/// says so.
+/// To be called after `tensor` was written: what autograd saved of it is no longer valid, and backward() will
+/// say so.
 inline void mark_written(const torch::stable::Tensor& tensor) {
   const auto& self = *reinterpret_cast<const at::Tensor*>(tensor.get());
   // Tensors of inference mode have no version, and autograd does not save them.

@@ -37,10 +37,10 @@ std::span<const EmbeddedFile> embedded_host_headers();
 std::span<const EmbeddedFile> embedded_public_headers();
 std::span<const EmbeddedFile> embedded_torch_headers();
 
-/// Sums of gradients in Python, which both have: "_sum_to.py".
+/// Sums of gradients in Python, which both have: "sum_to.py".
 std::span<const EmbeddedFile> embedded_sums();
 
-/// And the gradients of activations: "_activations.py".
+/// And the gradients of activations: "activations.py".
 std::span<const EmbeddedFile> embedded_activations();
 
 /// An epilogue function's graph, its derivative and their values by PyTorch: "graph.py".

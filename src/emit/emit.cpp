@@ -4,95 +4,18 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 
 #include "base/embedded.h"
-#include "base/refuse.h"
+#include "emit/choices.h"
 #include "emit/closure.h"
 #include "emit/name.h"
 #include "emit/operation.h"
 #include "jit/compiler.h"
 #include "jit/source.h"
-#include "launch/conv_grid.h"
-#include "launch/product.h"
-#include "plan/catalogue.h"
-#include "plan/gpu_plan.h"
-#include "plan/model_device.h"
-#include "runtime/kernel_cache.h"
 
 namespace cleave {
 namespace {
-
-const Choice& planned(const GemmPlan& plan) {
-  const Choice* choice = choice_of(plan);
-  if (choice == nullptr) {
-    refuse_value("the operation is planned for the CPU, which has no kernel to emit; plan for \"cuda\" or \"h100\"");
-  }
-  if (choice->blocks == 0) {
-    refuse_value(
-        "the operation is planned for an empty D, which needs no kernel; plan for m, n and batch of 1 or more");
-  }
-  if (choice->parts > 1) {
-    refuse(ErrorCode::unsupported,
-           "the data gradient has more classes of pixels than one launch: {}; emit it with strides whose product is at "
-           "most {}",
-           count_classes(choice->problem.conv, false), kMostClasses);
-  }
-  if (choice->config.epilogue.function.reduces()) {
-    throw Error(ErrorCode::unsupported,
-                "the epilogue function reduces D, which takes a second kernel that emitted projects do not have; store "
-                "the value "
-                "as an output and reduce that, or call the operation from the library");
-  }
-  if (finds_scales(plan.problem())) {
-    throw Error(
-        ErrorCode::unsupported,
-        "the operation has out_scale, which emitted projects do not serve; plan it with scale_d, or call it from "
-        "the library");
-  }
-  if (choice->problem.groups.apart) {
-    refuse(
-        ErrorCode::unsupported,
-        "the operation's groups lie apart, which emitted projects do not serve; plan for a of (M, K) and b of (K, N)");
-  }
-  return *choice;
-}
-
-/// Whether the plan's kernel serves calls of other sizes than its own.
-bool serves_any_size(const Choice& choice) {
-  return choice.config.family != KernelFamily::direct && !choice.spec.product;
-}
-
-/// The plan's own choice on its own architecture, else what the planner prefers on `arch`.
-Choice choose(const GemmPlan& plan, const std::string& arch, const std::string& own) {
-  const DeviceInfo device = model_device(arch);
-  if (arch == own && serves_any_size(planned(plan))) return planned(plan);
-  const bool is_conv = plan.problem().conv.kind != Conv::none;
-  auto found = candidates(plan.problem(), device, is_conv ? Kernels::any_images : user_kernels());
-  std::erase_if(found, [](const Choice& c) { return !serves_any_size(c); });
-  if (found.empty()) {
-    refuse(
-        ErrorCode::unsupported,
-        "arch {} has no kernel for this operation ({}); leave it out of archs, or plan without kernel and split_k_mode",
-        arch, plan.kernel_name());
-  }
-  return found.front();
-}
-
-std::vector<ArchChoice> choose_all(const GemmPlan& plan, std::vector<std::string> archs) {
-  planned(plan);
-  const std::string own = device_arch(plan.problem().device);
-  if (archs.empty()) archs = {own};
-  std::ranges::sort(archs);
-  archs.erase(std::ranges::unique(archs).begin(), archs.end());
-  std::vector<ArchChoice> choices;
-  for (const std::string& arch : archs) {
-    Choice choice = choose(plan, arch, own);
-    choice.config.epilogue.c_pairs &= choice.config.store.by_tma;               // else a call's sizes may be odd
-    choice.config.operands.static_a = choice.config.operands.static_b = false;  // promised of this plan's calls alone
-    choices.push_back({arch, std::move(choice)});
-  }
-  return choices;
-}
 
 /// A cubin as numbers of 8 bytes, five in a line.
 std::string as_numbers(const std::string& bytes) {
@@ -181,10 +104,15 @@ EmittedFiles emit(const GemmPlan& plan, const EmitOptions& options) {
   }
   if (cubin) add_code("cubin/", options.name, files);
   if (options.target == EmitTarget::pytorch) {
-    for (const EmbeddedFile& file : embedded_sums()) files.emplace(options.name + "/" + file.name, file.text);
-    const std::string place = options.name + (function ? "/function/" : "/");
-    for (const EmbeddedFile& file : function ? embedded_functions() : embedded_activations())
-      files.emplace(place + file.name, file.text);
+    const auto add = [&](const std::string& place, std::span<const EmbeddedFile> copied) {
+      for (const EmbeddedFile& file : copied) files.emplace(options.name + place + file.name, file.text);
+    };
+    add("/_", embedded_sums());
+    if (function) {
+      add("/function/", embedded_functions());
+    } else {
+      add("/_", embedded_activations());
+    }
   }
   if (cubin) add_images(choices, vocabulary, files);
   add_included_headers(files);

@@ -1,4 +1,4 @@
-// What the bounds of groups hold, for debugging: launches clamp them instead.
+// Checks the bounds of groups, for debugging; launches clamp them instead.
 #pragma once
 
 #include "cleave/gemm.h"

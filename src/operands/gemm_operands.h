@@ -11,7 +11,7 @@
 
 namespace cleave {
 
-/// What an epilogue function is called with.
+/// The arguments of an epilogue function.
 struct EpilogueTensors {
   /// A tensor, or a scalar's number.
   struct Input {
@@ -34,7 +34,7 @@ struct GemmTensors {
   EpilogueTensors epilogue;
 };
 
-/// What says how a product is planned, whatever its tensors mean.
+/// The options of planning, whatever the tensors mean.
 struct PlanOptions {
   SplitKMode split_k_mode = SplitKMode::automatic;
   int32_t split_k_slices = 0;  ///< 0: the planner chooses
@@ -47,10 +47,10 @@ struct PlanOptions {
 
 void set_plan_options(const PlanOptions& options, GemmProblem& problem);
 
-/// What tensors do not determine.
+/// What the tensors do not determine.
 struct GemmOptions {
   std::optional<DType> d_type;  ///< of a new D; without one, default_output
-  /// block_1x128: D's scales are found. No other serves products.
+  /// block_1x128: D is quantised, and its scales computed. Products serve no other granularity.
   std::optional<Granularity> out_scale;
   Major scale_major = Major::k;  ///< of new ones
   bool ue8m0 = false;
@@ -71,7 +71,7 @@ struct OutputShape {
   std::span<const int64_t> span() const { return std::span(sizes).first(size_t(ndim)); }
 };
 
-/// A product but for alpha and beta.
+/// A product without its alpha and beta.
 struct ProductCall {
   GemmProblem problem;
   GemmArguments arguments;       ///< without d if there is no `out`
@@ -79,33 +79,32 @@ struct ProductCall {
   OutputShape output_shapes[kMostEpilogueOutputs];
 };
 
-/// One of matrices.
+/// A product of matrices.
 struct GemmCall : ProductCall {
   bool batched = false;  ///< D has three dimensions
 
   /// The sizes of D. The first one does not count unless D is batched.
   std::array<int64_t, 3> d_shape() const;
-  /// And those of D's scales.
+  /// The sizes of D's scales.
   std::array<int64_t, 3> scale_out_shape() const;
-  /// Whether D's groups are matrices of their own, which the problem has as rows behind each other.
+  /// Whether D's groups are separate matrices, which the problem treats as one matrix of all their rows.
   bool stacks_rows() const;
 };
 
-/// Throws Error(invalid_argument) for a granularity that D's scales are not found by.
+/// Throws Error(invalid_argument) for a granularity by which D cannot be quantised.
 void check_out_scale(Granularity granularity);
 
-/// Throws Error for everything that is wrong with one tensor or with how they fit together; shared
-/// memory is for GemmPlan::run to refuse. Without `out`, D is packed row by row.
+/// Throws Error for anything that is wrong with one tensor or with how they fit together; overlapping memory is refused
+/// by GemmPlan::run. Without `out`, D is packed row by row.
 GemmCall make_call(const GemmTensors& tensors, const GemmOptions& options);
 
-/// D's type where nobody names one: A's, or, of 8-bit operands, bfloat16; of int8 without scales
-/// int32.
+/// The default type of D: A's, except bfloat16 for 8-bit operands and int32 for int8 without scales.
 DType default_output(const GemmProblem& problem);
 
-/// Without `beta`, C counts once. Throws Error(invalid_argument) for a beta without a C.
+/// beta defaults to 1 with a C. Throws Error(invalid_argument) for a beta without a C.
 void set_scalars(float alpha, std::optional<float> beta, ProductCall& call);
 
-/// Without a count 0, the planner's choice. Throws Error(invalid_argument) for what is no count.
+/// The count, or 0 (the planner's choice) without one. Throws Error(invalid_argument) if it is out of range.
 int32_t slice_count(std::optional<int64_t> slices);
 
 }  // namespace cleave

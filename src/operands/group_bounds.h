@@ -7,7 +7,7 @@
 
 namespace cleave {
 
-/// The groups of some dimension, which the other tensors tell.
+/// The groups of a dimension, which the other tensors determine.
 struct DescribedGroups {
   GroupLayout layout;  ///< `counts` without an alignment: the spacing is left to be set
   int64_t count = 0;   ///< of groups
@@ -15,8 +15,8 @@ struct DescribedGroups {
   const void* sizes = nullptr;
 };
 
-/// Nothing if no tensor of bounds is given. `device` is a's. Throws Error for tensors that are no
-/// bounds, and for more or less than one description of the groups.
+/// nullopt if no tensor of bounds is given. `device` is a's. Throws Error for tensors that are not bounds, and unless
+/// they are exactly one description of the groups.
 std::optional<DescribedGroups> read_bounds(const GemmTensors& tensors, std::optional<int64_t> alignment, int device);
 
 }  // namespace cleave

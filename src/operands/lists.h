@@ -1,4 +1,4 @@
-// Lists of parameters as types, of which front ends make their functions.
+// Lists of parameters as types, from which front ends define their functions.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 namespace cleave {
 
-/// A string as an argument of templates.
+/// A string as a template argument.
 template <size_t kSize>
 struct Text {
   char characters[kSize];
@@ -34,7 +34,7 @@ auto without(List<Ps...>, Left left) -> decltype((List<>() + ... + unless<Ps>(le
 template <class... Lists>
 using Concat = decltype((List<>() + ... + Lists()));
 
-/// The parameters of `From` that `Left` has not.
+/// The parameters of `From` that are not in `Left`.
 template <class From, class Left>
 using Without = decltype(detail::without(From(), Left()));
 

@@ -1,4 +1,4 @@
-// A tensor of any framework, as the argument of an operation.
+// A tensor of any framework, as an argument of an operation.
 #pragma once
 
 #include <algorithm>
@@ -51,7 +51,7 @@ std::string device_text(int device);
 /// "float16, bfloat16 or float32".
 std::string types_text(std::span<const DType> types);
 
-/// What an argument may be.
+/// The ranks and types that an argument may have.
 struct Form {
   int min_rank, max_rank;
   std::span<const DType> types;
@@ -67,7 +67,7 @@ void check_type(const Operand& operand, const char* name, std::span<const DType>
 /// elements. `leader` is the name of the argument whose device it is.
 void check_place(const Operand& operand, const char* name, int device, const char* leader);
 
-/// All three.
+/// Checks all three.
 void check_form(const Operand& operand, const char* name, const Form& form, int device, const char* leader);
 
 /// Throws Error(invalid_argument) if neither of the last two strides is 1.
@@ -86,7 +86,7 @@ MatrixLayout packed_layout(DType dtype, int64_t batch, int64_t rows, int64_t col
 /// The largest power of two up to 16 that divides the address: MatrixLayout::alignment.
 uint32_t alignment_of(const void* data);
 
-/// The number of elements if they are one contiguous line, else nothing.
+/// The number of elements if they are one contiguous line, else nullopt.
 std::optional<int64_t> line_length(const Operand& operand);
 
 /// The address of a tensor of one float32. Throws Error, as check_form does, for any other.

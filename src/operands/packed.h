@@ -1,5 +1,4 @@
-// Rules of operations beside products: rows that are contiguous, arrays that are, integers of two
-// widths.
+// Rules that operations other than products share: contiguous rows, contiguous arrays, integers of two widths.
 #pragma once
 
 #include "operands/operand.h"

@@ -1,4 +1,4 @@
-// What tensors of scales cover, told from their shapes.
+// What tensors of scales cover, deduced from their shapes.
 #pragma once
 
 #include <optional>
@@ -12,12 +12,12 @@ struct ProductCall;
 /// Throws Error(invalid_argument) if one of the scales is missing.
 void check_both_scales(const std::optional<Operand>& scale_a, const std::optional<Operand>& scale_b);
 
-/// Sets what is told of D's range, as far as it is given: what D is divided by, and where its largest magnitude goes.
+/// Sets scale_d, by which D is divided, and amax, where its largest magnitude goes, if they are given.
 /// `leader` is the name of the argument whose device it is.
 void place_range(const std::optional<Operand>& scale_d, const std::optional<Operand>& amax, const char* leader,
                  ProductCall& call);
 
-/// How scales stand to their operands.
+/// How scales relate to their operands.
 struct ScaleForm {
   bool a_by_group = false;  ///< of two dimensions, the first counts groups: [G, m]
   bool b_by_group = false;

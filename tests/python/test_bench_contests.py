@@ -21,8 +21,9 @@ from bench_stand_ins import (
 )
 
 import cleave
-from bench import contest, expert_offsets, peers, quantize, report, steps, suites, summary, wgrad_step
-from bench.products import conv, grouped
+from bench import contest, peers, report, steps, suites, summary
+from bench.operations import expert_offsets, quantize, wgrad_step
+from bench.operations.products import conv, grouped
 from cleave.testing import arrays
 
 

@@ -20,8 +20,9 @@ from bench_stand_ins import (
 
 import cleave
 from bench import __main__ as harness
-from bench import bits, host, machine, peers, precompile, quantize, report, suites
-from bench.products import conv
+from bench import bits, host, machine, peers, precompile, report, suites
+from bench.operations import quantize
+from bench.operations.products import conv
 from cleave.testing import arrays
 from cleave.testing.case import GemmCase
 

@@ -17,7 +17,7 @@ from bench_stand_ins import (
 )
 
 from bench import contest, peers
-from bench.products import conv, gemm, grouped
+from bench.operations.products import conv, gemm, grouped
 from cleave.testing import arrays
 from cleave.testing.case import GemmCase
 

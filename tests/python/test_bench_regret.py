@@ -12,7 +12,7 @@ pytest.importorskip("torch")
 from bench_stand_ins import BetweenStandIn
 
 from bench import pairs, regret
-from bench.every_job import EVERY_JOB
+from bench.jobs.every import EVERY_JOB
 from bench.kept_rows import KeptRows
 from cleave.testing.errors import ToolError
 

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from bench import expert_offsets, peers, suites
-from bench.products import conv, gemm
+from bench import peers, suites
+from bench.operations import expert_offsets
+from bench.operations.products import conv, gemm
 from cleave.testing import dtypes
 
 

@@ -27,8 +27,8 @@ def operator(monkeypatch: pytest.MonkeyPatch, kind: str, **fixed: Any) -> tuple[
     project = ROOT / "src/emit/project"
     sources: dict[str, Path] = {
         "_formula": project / f"pytorch_{kind}/package/_formula.py",
-        "_activations": ROOT / "python/cleave/torch/_activations.py",
-        "_sum_to": ROOT / "python/cleave/torch/_sum_to.py",
+        "_activations": ROOT / "python/cleave/torch/_operators/activations.py",
+        "_sum_to": ROOT / "python/cleave/torch/_operators/sum_to.py",
         "_epilogue": project / "pytorch_activation/package/_epilogue.py",
         "_operator": project / "pytorch/package/_operator.py",
     }

@@ -16,7 +16,7 @@ from quantized_checkpoints import FORMATS, activations_in_8_bits, dequantized  #
 from quantized_checkpoints import checkpoint as in_8_bits  # noqa: E402
 
 from cleave.torch import Gate, W4A16Experts, W8A8Experts, load_quantized  # noqa: E402
-from cleave.torch._expert_modules import gate_of  # noqa: E402
+from cleave.torch._checkpoints.expert_modules import gate_of  # noqa: E402
 
 EXPERTS, FEATURES, HIDDEN = 4, 128, 128
 CLAMPED = Gate(alpha=1.702, beta=1.0, limit=1.5)

@@ -5,10 +5,10 @@ from collections import Counter
 import pytest
 
 from bench import shapes
-from bench.conv_jobs import CONV_JOBS
-from bench.every_job import EVERY_JOB
-from bench.grouped_jobs import GROUPED_JOBS
 from bench.jobs import JOBS
+from bench.jobs.conv import CONV_JOBS
+from bench.jobs.every import EVERY_JOB
+from bench.jobs.grouped import GROUPED_JOBS
 from bench.shapes import networks
 
 

@@ -5,12 +5,11 @@
 
 namespace cleave {
 
-/// Element types. `f32` operands are multiplied as Precision says. Accumulation is float32, of `i8`
-/// operands int32. `e4m3` and `e5m2` are the 8-bit floats of OCP (torch's float8_e4m3fn and
-/// float8_e5m2). `i32` is a type of C and D only.
+/// Element types. `f32` operands are multiplied as Precision says. Accumulation is in float32, for `i8` operands in
+/// int32. `e4m3` and `e5m2` are OCP's 8-bit floats (torch's float8_e4m3fn and float8_e5m2). Only C and D may be `i32`.
 enum class DType : uint8_t { f16, bf16, f32, i8, e4m3, e5m2, i32 };
 
-/// What is known of an element type.
+/// The properties of an element type.
 struct DTypeInfo {
   const char* name;  ///< torch's, which users type and read
   uint8_t bytes;
@@ -21,8 +20,8 @@ struct DTypeInfo {
   uint8_t xla;       ///< its number in XLA_FFI_DataType
 };
 
-/// One row a type. No array: kernels cannot read a host's, and of a local one every call would make a copy. The
-/// compiler asks for each enumerator's row.
+/// One row per type. A switch instead of an array, because kernels cannot read a host array and would copy a local one
+/// at every call; and the compiler asks for the row of each enumerator.
 CLEAVE_HD constexpr DTypeInfo info_of(DType type) {
   // clang-format off
   switch (type) {  //        name             bytes  is_float  mantissa  largest          dlpack  xla
@@ -51,8 +50,8 @@ CLEAVE_HD constexpr bool is_wide_float(DType type) {
   return info_of(type).is_float && size_of(type) > 1;
 }
 
-/// What float32 operands are multiplied as; sums are float32 in all. tf32 and ieee are those of torch's
-/// fp32_precision, of GPUs: the CPU multiplies operands as they are where either is allowed.
+/// How float32 operands are multiplied; sums are always float32. tf32 and ieee mean what they do in torch's
+/// fp32_precision, and apply to GPUs: the CPU multiplies operands as they are under either.
 ///
 /// | precision | an operand is                            | multiplied by                         |
 /// |-----------|------------------------------------------|---------------------------------------|
@@ -84,14 +83,13 @@ CLEAVE_HD constexpr bool in_parts(Precision p) {
 /// its parts up: those launches end however few of their CTAs run at a time.
 enum class SplitKMode : uint8_t { none, serial, parallel, cluster, stream_k, automatic };
 
-/// Whether a tile has a number of slices, which work side by side. stream_k cuts tiles where its clusters'
-/// stretches end.
+/// Whether every tile has the same number of slices, which run side by side. stream_k cuts tiles where the stretches of
+/// its clusters end instead.
 CLEAVE_HD constexpr bool is_sliced(SplitKMode mode) {
   return mode == SplitKMode::serial || mode == SplitKMode::parallel || mode == SplitKMode::cluster;
 }
 
-/// Whether CTAs wait for others of their launch that need not be resident. `automatic` never chooses
-/// such a mode.
+/// Whether CTAs wait for others of the same launch that may not be resident. `automatic` never chooses such a mode.
 CLEAVE_HD constexpr bool ctas_wait(SplitKMode mode) {
   return mode == SplitKMode::serial;
 }
@@ -101,13 +99,12 @@ CLEAVE_HD constexpr bool ctas_wait(SplitKMode mode) {
 /// `relu2` is the square of relu.
 enum class Activation : uint8_t { none, relu, relu2, gelu_tanh, gelu_erf, silu, swiglu };
 
-/// What one element of D has of an epilogue function's input: one value serves all of D (scalar), a
-/// column's N values all rows (row: a row vector), M values all columns (column), or each element has one
-/// of its own (matrix).
+/// The shape of an epilogue function's input, broadcast over D: one value (scalar), a row vector of N values (row), a
+/// column vector of M values (column), or a value per element (matrix).
 enum class InputShape : uint8_t { scalar, row, column, matrix };
 
-/// How an output of an epilogue function is reduced: to its sum or its largest magnitude over all columns of D (a
-/// column: one value per row), over all rows (a row: one per column), or over both (a scalar).
+/// How an output of an epilogue function is reduced: to its sum or its largest magnitude, over all columns of D (giving
+/// a column, one value per row), over all rows (giving a row), or over both (giving a scalar).
 enum class Reduction : uint8_t { none, sum, absmax };
 
 /// The operations of epilogue functions, on float32 values; kernels/cleave/core/elementwise.h defines them.
@@ -150,7 +147,7 @@ enum class Elementwise : uint8_t {
 inline constexpr uint32_t kMostEpilogueInputs = 8;
 inline constexpr uint32_t kMostEpilogueOutputs = 2;
 
-/// How many values it takes.
+/// The number of values that an operation takes.
 CLEAVE_HD constexpr uint32_t arity(Elementwise operation) {
   return operation == Elementwise::where ? 3 : operation >= Elementwise::add ? 2 : 1;
 }
@@ -159,8 +156,8 @@ CLEAVE_HD constexpr uint32_t arity(Elementwise operation) {
 /// `column` is a column vector of M values (one per row of D).
 enum class Bias : uint8_t { none, row, column };
 
-/// What the scales of the operands cover: real value = scale * element. Those of vectors are applied
-/// to the sum, those of blocks after every 128 elements of K.
+/// What the scales of the operands cover: real value = scale * element. Vector scales are applied to the sum, block
+/// scales after every 128 elements of K.
 ///
 /// | kind   | scales of A                      | scales of B                         |
 /// |--------|----------------------------------|-------------------------------------|
@@ -169,8 +166,8 @@ enum class Bias : uint8_t { none, row, column };
 /// | block  | one per 1 or 128 rows x 128 of K | one per 128 of K x 1 or 128 columns |
 enum class Scaling : uint8_t { none, vector, block };
 
-/// How a weight of a mixed product is stored: packed codes of 4 bits (kernels/cleave/memory/weight_layout.h), from
-/// which elements of the other operand's type are made just before they are multiplied.
+/// How the weight of a mixed product is stored: as packed 4-bit codes (kernels/cleave/memory/weight_layout.h), which
+/// are converted to the other operand's type just before they are multiplied.
 ///
 /// | format | an element is          | a code is                   | a scale is                   |
 /// |--------|------------------------|-----------------------------|------------------------------|
@@ -183,7 +180,7 @@ enum class Scaling : uint8_t { none, vector, block };
 /// |        | multiplied by float32  |                             | rows or the whole, float32   |
 enum class WeightFormat : uint8_t { none, int4, mxfp4, nvfp4 };
 
-/// Elements of K that share a scale: of int4 where nothing else is said, of the others always.
+/// Elements of K that share a scale: the default for int4, fixed for the other formats.
 CLEAVE_HD constexpr uint32_t usual_group(WeightFormat format) {
   switch (format) {
     case WeightFormat::int4:
@@ -197,7 +194,7 @@ CLEAVE_HD constexpr uint32_t usual_group(WeightFormat format) {
   }
 }
 
-/// The type of its scales, `element` being that of what they scale. Bytes of mxfp4 are i8, as all bytes without a sign.
+/// The type of a format's scales; `element` is the type that codes are converted to. mxfp4's bytes count as i8.
 CLEAVE_HD constexpr DType weight_scale_type(WeightFormat format, DType element) {
   switch (format) {
     case WeightFormat::mxfp4:
@@ -209,12 +206,12 @@ CLEAVE_HD constexpr DType weight_scale_type(WeightFormat format, DType element) 
   }
 }
 
-/// Elements of K, and rows or columns where it is not one, that the scale of a block covers; and the
-/// interval at which a float32 sum takes over from the tensor cores' narrower one.
+/// The elements of K (and, for blocks of more than one, the rows or columns) that a block's scale covers; also the
+/// number of elements of K after which the tensor cores' narrower sums are added to float32 ones.
 inline constexpr uint32_t kScaleBlock = 128;
 
-/// The dimension of a product that is cut into groups, each with a product of its own. Only the
-/// GPU knows where the cuts are.
+/// The dimension of a product that is cut into groups, each a product of its own. Only the GPU knows where the cuts
+/// are.
 ///
 /// | dimension | A            | B            | D            | in a mixture of experts, group g is  |
 /// |-----------|--------------|--------------|--------------|--------------------------------------|
@@ -224,12 +221,11 @@ inline constexpr uint32_t kScaleBlock = 128;
 /// | n         | [groups,m,k] | [k,n]        | [m,n]        | the same, transposed                 |
 /// | k         | [m,k]        | [k,n]        | [groups,m,n] | expert g's weight gradient           |
 ///
-/// `classes` is the planner's: m falls into residue classes of a strided convolution, which the host
-/// knows (conv/conv_classes.h).
+/// `classes` is set by the planner: m falls into the residue classes of a strided convolution, which the host knows
+/// (conv/conv_classes.h).
 enum class Grouping : uint8_t { none, m, n, k, classes };
 
-/// How the device arrays `offsets` and `sizes` say which part [begin, end) of the grouped dimension
-/// is group g's.
+/// How the device arrays `offsets` and `sizes` describe group g's part [begin, end) of the grouped dimension.
 ///
 /// | bounds       | begin                                  | end                | known as           |
 /// |--------------|----------------------------------------|--------------------|--------------------|
@@ -241,9 +237,9 @@ enum class Grouping : uint8_t { none, m, n, k, classes };
 /// | counts       | g * spacing                            | begin + sizes[g]   | masked             |
 enum class GroupBounds : uint8_t { ends, indptr, starts, aligned_ends, counts };
 
-/// Which of a convolution's three products: of images x [n, spatial, c] with filters w [k, taps, c],
-/// to outputs y [n, spatial, k]. An operand that is `gathered` is no matrix in memory: its rows are
-/// pixels of a tensor, each as often as a tap of the filter lands on it.
+/// The three products of a convolution of images x [n, spatial, c] with filters w [k, taps, c] to outputs y [n,
+/// spatial, k]. A `gathered` operand is not a matrix in memory: its rows are pixels of a tensor, each repeated for
+/// every tap that lands on it.
 ///
 /// | kind  | computes            | m               | n        | k            | A             | B             |
 /// |-------|---------------------|-----------------|----------|--------------|---------------|---------------|
@@ -252,14 +248,13 @@ enum class GroupBounds : uint8_t { ends, indptr, starts, aligned_ends, counts };
 /// | wgrad | w's gradient        | filters         | taps x c | pixels of y  | dy            | x, gathered   |
 enum class Conv : uint8_t { none, fprop, dgrad, wgrad };
 
-/// Whether A is gathered; of wgrad, B is.
+/// Whether A is gathered; for wgrad, B is.
 CLEAVE_HD constexpr bool gathers_a(Conv kind) {
   return kind == Conv::fprop || kind == Conv::dgrad;
 }
 
-/// How a kernel turns the number of a pixel into its coordinates: divisions by multiplication with
-/// constants of the launch (fast) or by the GPU's own division sequence (plain), where operands are
-/// loaded, and where D is stored.
+/// How a kernel divides to turn the number of a pixel into its coordinates, in loads and in stores: by multiplication
+/// with constants of the launch (fast), or by the GPU's own division sequence (plain).
 ///
 /// | division   | in loads | in stores |
 /// |------------|----------|-----------|
@@ -270,12 +265,12 @@ CLEAVE_HD constexpr bool gathers_a(Conv kind) {
 /// | automatic  | as measurements on the architecture advise |
 enum class Division : uint8_t { automatic, fast, plain, fast_load, fast_store };
 
-/// Which elements of a matrix share one scale when it is quantised: all of them, those of a row,
-/// 128 neighbours in a row, or a square of 128 by 128.
+/// Which elements of a matrix share a scale when it is quantised: all of them, a row, 128 neighbours in a row, or a
+/// square of 128 by 128.
 enum class Granularity : uint8_t { tensor, row, block_1x128, block_128x128 };
 
-/// What is done to each row before it is quantised: divided by its root mean square, or moved to mean 0 and divided by
-/// its standard deviation.
+/// How each row is normalised before it is quantised: divided by its root mean square, or shifted to mean 0 and divided
+/// by its standard deviation.
 enum class Norm : uint8_t { none, rms_norm, layer_norm };
 
 /// Which dimension of a stored operand is contiguous: the reduction (K) or the other one (M or N).
@@ -284,9 +279,12 @@ enum class Major : uint8_t { k, mn };
 /// Which dimension of D (and C) is contiguous.
 enum class Order : uint8_t { row, column };
 
-/// `sm90`: TMA + WGMMA. `portable`: cp.async + mma.sync, for sm_80 and later and for operands TMA
-/// cannot address. `direct`: for sm_80 and later, convolutions of narrow groups, by multiply-adds, and of few channels.
-/// `streamed`: mma.sync of packed weights that go from memory into registers, for sm_80 and later.
+/// The kernels that compute a product. All but `sm90` run on sm_80 and later.
+///
+/// - sm90: TMA and WGMMA.
+/// - portable: cp.async and mma.sync, also for operands that TMA cannot address.
+/// - direct: convolutions of narrow groups, by multiply-adds, and of few channels.
+/// - streamed: mma.sync with packed weights that are loaded from memory straight into registers.
 enum class KernelFamily : uint8_t { automatic, sm90, portable, direct, streamed };
 
 }  // namespace cleave

@@ -34,7 +34,7 @@ struct SmemPlan {
   uint32_t scales = 0;                // and the first stage's offset
   uint32_t group_table = 0;           // Grouping: groups.h
   uint32_t group_map = 0;             // has_group_maps: one that is being made
-  uint32_t broadcast = 0;             // sm90: what columns bring to the epilogue, per warpgroup
+  uint32_t broadcast = 0;             // sm90: the columns' values for the epilogue, per warpgroup
   uint32_t cluster_reduce = 0;        // cluster_k > 1: parts of the tile sent by the other ranks
   bool cluster_over_stages = false;   // that buffer is too large for a place of its own
   uint32_t cluster_barrier = 0;

@@ -1,4 +1,4 @@
-// One of two types, as a constant says.
+// Chooses one of two types by a constant.
 #pragma once
 
 namespace cleave {

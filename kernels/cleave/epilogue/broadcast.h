@@ -1,11 +1,9 @@
-// Where a thread finds the scales, zero points, biases and places of its rows and columns
-// (BroadcastValues).
+// The scales, zero points, biases and places of a thread's rows and columns (BroadcastValues), read in two ways:
 //
-//   GlobalBroadcast   in global memory, when they are needed: for threads that finish a few blocks of a
-//                 tile (reductions, parts of a cluster)
-//   TileBroadcast     for whole tiles: asked for before the mainloop, so that their latency hides
-//                 behind it. A thread keeps those of its own rows; columns are read one a thread
-//                 and spread over the warpgroup through shared memory.
+//   GlobalBroadcast   from global memory when they are needed, by threads that finish a few blocks of a tile
+//                     (reductions, parts of a cluster)
+//   TileBroadcast     for whole tiles, before the mainloop, which hides their latency. A thread keeps the values of its
+//                     own rows; columns are read one per thread and shared with the warpgroup through shared memory.
 #pragma once
 
 #include "cleave/config/smem_plan.h"
@@ -41,7 +39,7 @@ CLEAVE_DEVICE void tile_column_broadcast(const GemmParams& p, const Tile<C>& til
   load_line_inputs<C, InputShape::row>(p, of_d, tile.batch, values.inputs);
 }
 
-/// Consecutive blocks mostly share their rows: once unrolled, remembering them costs nothing.
+/// Remembers the last rows: consecutive blocks mostly share them, and in unrolled code it costs nothing.
 template <GemmConfig C>
 class GlobalBroadcast {
  public:
@@ -77,7 +75,7 @@ class GlobalBroadcast {
   FunctionValues<C> scalars_;
 };
 
-/// sm90 kernels only: `shared` is the warpgroup's part of SmemPlan::lines.
+/// For sm90 kernels only. `shared`: the warpgroup's part of SmemPlan::broadcast.
 template <GemmConfig C>
 class TileBroadcast {
  public:
@@ -85,7 +83,7 @@ class TileBroadcast {
   CLEAVE_DEVICE TileBroadcast(const GemmParams& p, const Tile<C>& tile, float* shared)
       : shared_(shared), col0_(threadIdx.x % 4 * 2) {
     if constexpr (C.conv.fuses_classes && !stages_output(C))
-      return;  // too much for a thread to keep: GlobalBroadcast serves
+      return;  // too much for a thread to keep: GlobalBroadcast is used instead
     load_line_inputs<C, InputShape::scalar>(p, 0, tile.batch, scalars_);
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < 2 * kWaves; ++i) {

@@ -1,5 +1,5 @@
-// What the epilogue reads for each element of D: C, and the matrices of a function. Asked for a few blocks ahead of its
-// use, so that the trips through memory overlap.
+// What the epilogue reads for each element of D: C, and the matrices of a function. They are requested a few blocks
+// ahead of their use, so that the trips to memory overlap.
 #pragma once
 
 #include "cleave/epilogue/function.h"

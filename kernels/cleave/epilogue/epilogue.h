@@ -19,8 +19,7 @@ CLEAVE_HD int64_t epilogue_offset(Order order, int64_t stride, uint32_t row, uin
   return order == Order::row ? int64_t(row) * stride + col : int64_t(col) * stride + row;
 }
 
-/// What one row of D (or one column) brings to each of its values: its operand's scale and zero
-/// point, and its bias.
+/// What a row or a column of D contributes to each of its values: its operand's scale and zero point, and its bias.
 struct BroadcastValues : OutputOffset {
   float scale = 1.0f;
   float bias = 0.0f;
@@ -57,8 +56,8 @@ struct ElementCoord {
 CLEAVE_HD int64_t c_offset(EpilogueConfig config, const EpilogueParams& p, const ElementCoord& at) {
   return int64_t(at.batch) * p.c_batch_stride + epilogue_offset(config.order, p.c_stride, at.row, at.col);
 }
-/// C's element there, as the host and the direct kernel read it (others by epilogue/element_inputs.h). beta == 0 never
-/// reads C, so C may hold NaNs.
+/// C's element, as the host and the direct kernel read it (other kernels: epilogue/element_inputs.h). C is not read if
+/// beta is 0, so it may hold NaNs.
 CLEAVE_HD float c_element(EpilogueConfig config, const EpilogueParams& p, const ElementCoord& at) {
   return config.has_c && p.beta != 0.0f ? load_element(config.c, p.c, c_offset(config, p, at)) : 0.0f;
 }
@@ -66,15 +65,15 @@ CLEAVE_HD int32_t c_integer(EpilogueConfig config, const EpilogueParams& p, cons
   return config.has_c && p.beta != 0.0f ? static_cast<const int32_t*>(p.c)[c_offset(config, p, at)] : 0;
 }
 
-/// An integer sum free of the operands' zero points. Like the sum, it wraps.
+/// An integer sum without the operands' zero points. It wraps, as the sum does.
 CLEAVE_HD int32_t without_zeros(EpilogueConfig config, int32_t sum, const BroadcastValues& row_values,
                                 const BroadcastValues& col_values) {
   if (!config.has_zero) return sum;
   return int32_t(uint32_t(sum) - uint32_t(row_values.zero) * uint32_t(col_values.zero));
 }
 
-/// What an `i32` D holds; it wraps. alpha and beta are whole numbers, and alpha is 1 without a C. `empty`: the sum is
-/// of nothing; `c`: C's element.
+/// The value of an `i32` D, which wraps. alpha and beta are whole numbers, and alpha is 1 without a C. `empty`: K is
+/// empty; `c`: C's element.
 CLEAVE_HD int32_t epilogue_integer(EpilogueConfig config, const EpilogueParams& p, int32_t sum,
                                    const BroadcastValues& row_values, const BroadcastValues& col_values, bool empty,
                                    int32_t c) {
@@ -83,8 +82,8 @@ CLEAVE_HD int32_t epilogue_integer(EpilogueConfig config, const EpilogueParams& 
   return int32_t(value);
 }
 
-/// The value there in float32, before it is divided by scale_d. `Sum`: float, or int32_t for i8 operands; `empty`, `c`:
-/// as above.
+/// The value of any other D in float32, before it is divided by scale_d. `Sum`: float, or int32_t for i8 operands;
+/// `empty`, `c`: as above.
 template <class Sum>
 CLEAVE_HD float epilogue_value(EpilogueConfig config, const EpilogueParams& p, Sum sum,
                                const BroadcastValues& row_values, const BroadcastValues& col_values, bool empty,
@@ -99,7 +98,7 @@ CLEAVE_HD float epilogue_value(EpilogueConfig config, const EpilogueParams& p, S
   return activate(config.activation, value);
 }
 
-/// What a value is multiplied by before it is stored.
+/// The factor that a value is multiplied by before it is stored.
 CLEAVE_HD float stored_factor(EpilogueConfig config, const EpilogueParams& p) {
   return config.has_scale_d ? 1.0f / *p.scale_d : 1.0f;
 }

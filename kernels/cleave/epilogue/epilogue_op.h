@@ -18,7 +18,7 @@ struct OutputCoord {
   bool exists;
 };
 
-/// All that a block's values take beside its sums.
+/// The epilogue's operands for a block.
 template <GemmConfig C>
 struct BlockInputs {
   ElementInputs<C> elements;
@@ -32,14 +32,14 @@ class EpilogueOp {
   CLEAVE_DEVICE EpilogueOp(const GemmParams& p, const Tile<C>& tile, Broadcast& broadcast)
       : p_(p), tile_(tile), broadcast_(broadcast), factor_(stored_factor(C.epilogue, p.epilogue)) {}
 
-  /// Asks for what is read by element, for a block.
+  /// Requests a block's element-wise inputs.
   CLEAVE_DEVICE ElementInputs<C> fetch(uint32_t block) {
     ElementInputs<C> elements;
     fetch_inputs<0>(block, elements);
     return elements;
   }
 
-  /// And for what its rows and columns bring.
+  /// Requests these, and the values of the block's rows and columns.
   CLEAVE_DEVICE void fetch_all(uint32_t block, BlockInputs<C>& inputs) {
     inputs.elements = fetch(block);
     broadcast_.rows(block, inputs.rows);

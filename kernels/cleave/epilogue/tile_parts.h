@@ -1,5 +1,5 @@
-// What slices of K deal among each other of a tile that they finish together: blocks of accumulators, or, where columns
-// share a scale of D's, groups of those.
+// The parts of a tile that slices of K divide among themselves when they finish it together: blocks of accumulators, or
+// groups of blocks where columns share a scale of D.
 #pragma once
 
 #include "cleave/epilogue/store_direct.h"
@@ -7,7 +7,7 @@
 
 namespace cleave {
 
-/// Blocks: where there are a gate's and an up projection's, those of the gate, with which the others go.
+/// A block is a part; the up projection's blocks go with those of the gate.
 template <GemmConfig C>
 struct TileParts {
   static constexpr uint32_t kBlocks = 1;  // of a part
@@ -21,7 +21,7 @@ template <GemmConfig C>
   requires(C.epilogue.has_scale_out)
 struct TileParts<C> : ScaleGroups<C> {};
 
-/// A part on its way to D.
+/// Stores a part to D.
 template <GemmConfig C, class Broadcast>
 class PartStore {
  public:

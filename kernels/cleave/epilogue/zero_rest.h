@@ -1,6 +1,6 @@
-// Zeros for what belongs to no group in D, and in a function's outputs beside it, if the caller wants them: a warp
-// takes 32 lines along the grouped dimension, each lane finds out about one of them, and together they clear those that
-// are nobody's. Nobody else writes there, so it needs no order.
+// Zeroes the parts of D, and of a function's other outputs, that belong to no group, if the caller asks for it. A warp
+// takes 32 lines along the grouped dimension: each lane checks one of them, and together they clear those of no group.
+// No other thread writes there, so no ordering is needed.
 #pragma once
 
 #include "cleave/config/gemm_params.h"

@@ -1,27 +1,22 @@
 // GEMM for Hopper: TMA + WGMMA, persistent, warp-specialised.
 //
-// Roles      warpgroups 0 .. consumers-1   multiply, add up slices, run the epilogue
-//            the last warpgroup            one lane loads operands; where scales are of blocks, or an
-//                                          operand is narrow, its other three warps copy those; packed
-//                                          weights have a lane of their own, and two warps copy their scales;
-//                                          where few channels are gathered, all its threads copy them; its
-//                                          registers go to the consumers
-// Pipelines  full[stage]   producers -> consumers: 1 arrival and the stage's bytes; one arrival more
-//                          for each thread that copies beside TMA (96, or 64) or vectors of pixels
-//                          (128), and one with bytes of its own for packed weights
-//            empty[stage]  consumers -> producers: 4 arrivals (one a warp) per warpgroup that reads
-//                          the stage, from every CTA that shares loads by multicast
+// Roles      consumers     warpgroups 0 .. C.warps.consumers - 1: multiply, add up slices, run the epilogue
+//            producers     the last warpgroup, which gives most of its registers to the consumers:
+//                          one lane loads operands by TMA, another one packed weights;
+//                          two or three warps copy block scales, the scales of weights, or a narrow operand;
+//                          or, where few channels are gathered, all threads copy (conv_load/gather_loader.h)
+// Pipelines  full[stage]   producers -> consumers: an arrival with the stage's bytes from the TMA lane, another with
+//                          theirs for packed weights, and one from every thread that copies (64, 96 or 128)
+//            empty[stage]  consumers -> producers: 4 arrivals, one a warp, from each warpgroup that reads the stage, in
+//                          every CTA that shares loads by multicast
 // Timeline   cooperative   all consumers share a tile; D's chunks drain under the next mainloop
-//            ping-pong     each consumer has its own tile; one multiplies while the other runs its
-//                          epilogue
+//            ping-pong     each consumer has its own tile; one multiplies while the other runs its epilogue
 //            parallel      the slices that are still there reduce their tile (split_k/parallel.h)
-//            in clusters   one work tile per CTA, added up through the cluster's shared
-//                          memory (split_k/cluster.h)
-//            few channels  all threads of the last warpgroup copy (conv_load/gather_loader.h)
+//            in clusters   one work tile per CTA, added up through the cluster's shared memory (split_k/cluster.h)
 //            convolutions  the scheduler follows the classes in the parameters (conv/conv_classes.h)
-//            static        an operand that no launch writes: its first loads leave before the launch ahead is done
-//            grouped       first one warp reads the groups' bounds into a table (schedule/groups.h),
-//                          which every role's scheduler then follows
+//            static        an operand that no launch writes: its first loads start before the launch ahead is done
+//            grouped       one warp first reads the groups' bounds into a table (schedule/groups.h), which the
+//                          schedulers of all roles then follow
 #pragma once
 
 #include "cleave/conv_load/gather_loader.h"
@@ -45,9 +40,8 @@ namespace cleave {
 template <GemmConfig C>
 using Loader = Either<C.conv.kind == Conv::none, MatrixLoader<C>, Im2colLoader<C>>;
 
-/// The compiler finds `smem` again in every k block, by a read of a special register, unless it comes from a
-/// shuffle: then it is a value. Kernels with much to remember have no register for that, but it pays most where
-/// sums are promoted.
+/// The compiler would rematerialise `smem` in every k block, by reading a special register; a shuffle makes it a value
+/// that stays in a register. That pays most where sums are promoted. Kernels under register pressure go without.
 template <GemmConfig C>
 CLEAVE_DEVICE uint32_t keep_base(uint32_t smem) {
   constexpr bool kept = waits_late(C) || (C.scales.promote && C.schedule.grouping == Grouping::none && C.tile.n <= 160);
@@ -59,8 +53,8 @@ CLEAVE_DEVICE void wait_late() {
   if constexpr (waits_late(C)) ptx::grid_dependency_wait();
 }
 
-/// All stages' k blocks of the first work tile, as far as it has them: what is static while the launch before ends, the
-/// rest when it has. Returns how many.
+/// Loads the first work tile's k blocks, as many as there are stages: static operands while the launch ahead still
+/// runs, the others once it has ended. Returns the number of k blocks.
 template <GemmConfig C>
 CLEAVE_DEVICE uint32_t load_around_wait(const Loader<C>& loader, const WorkTile& work, uint32_t smem) {
   constexpr SmemPlan kPlan = smem_plan(C);
@@ -111,12 +105,12 @@ CLEAVE_DEVICE void produce(const Params<C>& p, const CtaCoord<C>& cta, uint32_t 
     waits = false;
     load(work, loaded);
   }
-  // Not before: what is launched next would take bandwidth from these loads (docs/notes/2026-11-choice.md).
+  // No earlier, or the next launch would take bandwidth from these loads (docs/notes/2026-11-choice.md).
   ptx::launch_dependents();
 }
 
-/// The same of a packed weight, which takes a thread of its own: to compute addresses would hold up the other one. A
-/// static weight does not wait for the launch ahead.
+/// The same for a packed weight, by a thread of its own, since computing addresses would hold up the TMA lane. A static
+/// weight does not wait for the launch ahead.
 template <GemmConfig C>
 CLEAVE_DEVICE void produce_weights(const Params<C>& p, const CtaCoord<C>& cta, uint32_t smem) {
   constexpr SmemPlan kPlan = smem_plan(C);
@@ -135,7 +129,7 @@ CLEAVE_DEVICE void produce_weights(const Params<C>& p, const CtaCoord<C>& cta, u
   }
 }
 
-/// The same by all threads of the warpgroup.
+/// The same for a gathered operand of few channels, by all threads of the warpgroup.
 template <GemmConfig C>
 CLEAVE_DEVICE void produce_together(const Params<C>& p, const CtaCoord<C>& cta, uint32_t smem) {
   constexpr SmemPlan kPlan = smem_plan(C);
@@ -158,8 +152,7 @@ CLEAVE_DEVICE void produce_together(const Params<C>& p, const CtaCoord<C>& cta, 
   ptx::launch_dependents();
 }
 
-/// The same for what the other three warps of the warpgroup copy meanwhile: scales of blocks or of weights, or a narrow
-/// operand.
+/// The threads of the warpgroup that copy scales, of blocks or of weights, or a narrow operand, beside the TMA lane.
 template <GemmConfig C>
 inline constexpr uint32_t kThreadsBeside = has_weights(C) ? 64 : 96;
 
@@ -212,7 +205,7 @@ CLEAVE_DEVICE void produce_beside(const Params<C>& p, const CtaCoord<C>& cta, ui
 template <GemmConfig C>
 using Mainloop = Either<has_weights(C), WeightMainloop<C>, WgmmaMainloop<C>>;
 
-/// sums += each further slice of the tile: the bits of slices that other CTAs make and one adds up.
+/// Adds the tile's further slices to `sums`, one after the other: the same bits as if other CTAs had computed them.
 template <GemmConfig C>
 CLEAVE_DEVICE void add_slices_in_turn(const Params<C>& p, CtaScheduler<C>& scheduler, WorkTile& work,
                                       const Tile<C>& tile, Mainloop<C>& mainloop, Sums<C>& sums) {
@@ -232,7 +225,7 @@ CLEAVE_DEVICE void consume(const Params<C>& p, const CtaCoord<C>& cta, uint32_t 
   const auto received = reinterpret_cast<const float4*>(shared + kPlan.cluster_reduce);
   const auto broadcast_buffer = reinterpret_cast<float*>(shared + kPlan.broadcast);
   const auto fixup = reinterpret_cast<uint32_t*>(shared + kPlan.fixup);
-  // Told that it is the same in a whole warp, the compiler keeps descriptors in uniform registers.
+  // The shuffle tells the compiler that a warp agrees on it, so that descriptors go to uniform registers.
   const uint32_t warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / 128, 0);
   const uint32_t thread = C.warps.pingpong ? threadIdx.x % 128 : threadIdx.x;
   const Fragment<C> fragment(thread);
@@ -291,9 +284,9 @@ CLEAVE_DEVICE void consume(const Params<C>& p, const CtaCoord<C>& cta, uint32_t 
   if constexpr (stages_output(C)) staged_store.drain();
 }
 
-/// Whether this thread is the one that asks TMA for operands. Where one warpgroup multiplies, a tile's k blocks are
-/// small, and asking for one takes longer than multiplying it. An elected lane asks in a fifth of the clocks; others
-/// gain nothing by that (docs/notes/2026-11-choice.md).
+/// Whether this thread issues the TMA loads. With a single consumer, a k block is so small that issuing its loads takes
+/// longer than multiplying it. An elected lane issues them in a fifth of the clocks; other kernels gain nothing by it
+/// (docs/notes/2026-11-choice.md).
 template <GemmConfig C>
 CLEAVE_DEVICE bool asks_for_loads() {
   constexpr uint32_t kFirst = C.warps.consumers * 128;

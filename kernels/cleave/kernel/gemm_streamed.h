@@ -1,12 +1,12 @@
-// GEMM of few columns by a packed weight, for any tensor-core GPU (sm_80 and later): it takes as long as the weight
-// takes to be read.
+// GEMM of a packed weight with few columns, for any tensor-core GPU (sm_80 and later), as fast as the weight can be
+// read from memory.
 //
-// Roles      all warps           read A, make its elements, multiply (mainloop/weight_stream.h); of warps.m x warps.k,
-//                                those of one m have the same rows and cut K among them; those of one k take turns to
-//                                add up a tile's parts and slices, and run the epilogue
-// Pipelines  registers           k blocks of A on their way, over the ends of tiles
+// Roles      all warps           read A, convert it, multiply (mainloop/weight_stream.h). With warps.m x warps.k warps,
+//                                those of one m have the same rows and split K; those of one k take turns adding up a
+//                                tile's parts and slices, and running the epilogue
+// Pipelines  registers           k blocks of A in flight, across the ends of tiles
 //            full[2], empty[2]   a tile's parts in shared memory (mainloop/warp_parts.h)
-// Residents  B's columns, in shared memory for as long as tiles need them (mainloop/resident_columns.h)
+// Resident   B's columns, in shared memory as long as tiles need them (mainloop/resident_columns.h)
 #pragma once
 
 #include "cleave/epilogue/store_direct.h"

@@ -1,11 +1,11 @@
 // The schedule: which work tiles a persistent cluster of CTAs computes, in order.
 //
-// A cluster is what loads together: a single CTA where launches have no clusters. Every role of a CTA
-// (producer, consumers) has a TileScheduler of its own, so the roles need no communication to agree on
-// the work. The same code runs on the host, where the CPU backend executes it and the tests prove that
-// every (tile, k block) is done exactly once.
+// A cluster is a group of CTAs that load together, or a single CTA where a launch has no clusters. Every role of a CTA
+// (producer, consumers) has a TileScheduler of its own, so that they agree on the work without communicating. The same
+// code runs on the host, where the CPU backend executes it and tests prove that every (tile, k block) is done exactly
+// once.
 //
-//   none              one work tile per tile, all of K; in turn: one per slice, all of a tile's by one cluster
+//   none              one work tile per tile, with all of K; in turn: one per slice, all of a tile's in one cluster
 //   serial, parallel  `clusters_per_tile` work tiles per tile: u = split * tiles + tile, so that clusters
 //                     in step read the same range of K and share it in L2. A split is one slice or,
 //                     where K is split among the CTAs of a cluster, `slices_per_cluster` of them
@@ -17,18 +17,17 @@
 //                     into equal parts; the remaining tiles are whole and follow. (Osama et al.,
 //                     "Stream-K", PPoPP 2023.)
 //
-// Where a dimension is grouped (groups.h), tiles are counted group by group. Groups of M or N have
-// tiles of their own size: how many there are is known on the device alone, and the same launch
-// serves any number. Groups of K have equally many tiles, but of unequal depth: a slice of a short
-// one may have no k block, and stream_k cuts all of them, so that every cluster multiplies equally
-// much however the groups are skewed. The classes of a strided convolution (conv_classes.h) have both,
-// tiles and a depth of their own, but the host knows them; a slice of a shallow one has no k block
-// either, and tiles of no depth at all come last.
+// Where a dimension is grouped (groups.h), tiles are counted group by group.
+// - Groups of M or N differ in their number of tiles. Only the device knows it, and one launch serves any number.
+// - Groups of K have equally many tiles, but differ in depth. A slice of a short group may have no k block. stream_k
+//   cuts all tiles, so that every cluster multiplies equally much however skewed the groups are.
+// - The classes of a strided convolution (conv_classes.h) differ in both, but the host knows them. A slice of a shallow
+//   class may have no k block, and tiles without any depth come last.
 //
-// Who waits for whom: nobody, in all modes but serial. The last to finish a part of a tile adds the
-// parts up (split_k/), whoever that is, so a launch ends even if its CTAs run one after the other.
-// In serial, a work tile waits for work tiles of a lower number, and every cluster takes its own in
-// increasing order: that ends if all clusters are resident, which serial's launches ask for.
+// No CTA waits for another, except in serial mode. Whoever finishes the last part of a tile adds its parts up
+// (split_k/), so a launch ends even if its CTAs run one after the other. In serial mode a work tile waits for work
+// tiles of lower number, and every cluster takes its own in increasing order: that ends if all clusters are resident,
+// which serial launches demand.
 #pragma once
 
 #include "cleave/conv/conv_classes.h"
@@ -41,9 +40,9 @@ namespace cleave {
 
 /// A tile of D.
 struct TileCoord {
-  uint32_t m = 0, n = 0, batch = 0;  // its place, in tiles; of a group: from the group's first
-  uint32_t tile = 0;                 // its number: index of its counter and partials
-  GroupRange range;                  // its group's; nothing where there are no groups
+  uint32_t m = 0, n = 0, batch = 0;  // its place, in tiles; in a group: from the group's first
+  uint32_t tile = 0;                 // its number, which indexes counters and partials
+  GroupRange range;                  // its group's; empty where there are no groups
   uint32_t conv_class = 0;           // its class
 };
 
@@ -56,13 +55,13 @@ struct WorkTile : TileCoord {
   CLEAVE_HD constexpr uint32_t k_block(uint32_t i) const { return k_first + i * k_step; }
 };
 
-/// `total` things in `count` parts, in order: their sizes differ by at most one, the larger ones first.
+/// Divides `total` items into `count` parts, in order, whose sizes differ by at most one, larger parts first.
 struct EvenPartition {
   uint32_t base = 0, extra = 0;
   EvenPartition() = default;
   CLEAVE_HD constexpr EvenPartition(uint32_t total, uint32_t count) : base(total / count), extra(total % count) {}
   CLEAVE_HD constexpr uint32_t begin(uint32_t part) const { return part * base + min_of(part, extra); }
-  /// The part that has the thing at `position`, which is less than the total.
+  /// The part that has the item at `position`, which is less than the total.
   CLEAVE_HD constexpr uint32_t part(uint32_t position) const {
     const uint32_t larger = extra * (base + 1);
     return position < larger ? position / (base + 1) : extra + (position - larger) / base;
@@ -70,7 +69,7 @@ struct EvenPartition {
   CLEAVE_HD constexpr uint32_t count(uint32_t part) const { return base + (part < extra ? 1 : 0); }
 };
 
-/// The fixed part: made by the planner, passed to the kernel by value.
+/// The constants of a schedule: computed by the planner, passed to the kernel by value.
 struct Schedule {
   Raster raster;
   uint32_t tiles = 0;               // all tiles of all batch entries; of groups of M or N: unknown
@@ -87,14 +86,14 @@ struct Schedule {
   FastDivmod k_blocks_divmod;      // stream_k
 };
 
-/// Tiles that stream_k cuts: whole waves run unsplit, but for the last one, which shares the line
-/// with the remainder.
+/// The number of tiles that stream_k cuts: the remainder after whole waves, together with the last whole wave. The
+/// other waves run unsplit.
 CLEAVE_HD constexpr uint32_t stream_tiles(uint32_t tiles, uint32_t clusters) {
   const uint32_t remainder = tiles % clusters;
   return remainder == 0 ? 0 : remainder + (tiles > clusters ? clusters : 0);
 }
 
-/// What a schedule needs to know of groups or classes.
+/// What a schedule reads of groups or classes.
 template <Grouping G>
 using Table = Either<G == Grouping::classes, ClassTable, GroupTable>;
 
@@ -156,7 +155,7 @@ class TileFinder {
   uint32_t group_ = 0;
 };
 
-/// InTurn: `slices` work tiles of a tile follow each other.
+/// InTurn: the `slices` work tiles of a tile follow each other.
 template <SplitKMode Mode, Grouping G = Grouping::none, bool InTurn = false>
 class TileScheduler {
  public:
@@ -224,7 +223,7 @@ class TileScheduler {
     return true;
   }
 
-  /// True if `next` would give no more.
+  /// Whether `next` would return false.
   CLEAVE_HD constexpr bool finished() const {
     return (Mode != SplitKMode::stream_k || position_ >= end_) && next_ >= tiles() * s_.clusters_per_tile;
   }

@@ -1,12 +1,12 @@
-// Slices of a tile added up inside a thread-block cluster, through distributed shared memory. Blocks
-// of accumulators, or groups of those that share a scale of D's, are dealt to the ranks; every rank sends each rank its
-// part, then sums what it received in rank order. The receiver's mbarrier counts the bytes, so no barrier across the
-// cluster is needed to know that they have arrived.
+// Adds up the slices of a tile inside a thread-block cluster, through distributed shared memory. The tile's parts
+// (blocks of accumulators, or groups of blocks that share a scale of D) are divided among the ranks: every rank sends
+// each rank its part, then sums what it received in rank order. The receiver's mbarrier counts the bytes, so that
+// arrivals need no barrier across the cluster.
 //
 //   cluster split    the cluster holds all slices: the sums are final, the epilogue follows
-//   parallel split   the cluster holds some of the slices: a rank writes its part of their sum to
-//                    global memory, and the last to do so adds the clusters' sums up in order.
-//                    Nobody waits for another cluster, so the clusters need not all be resident.
+//   parallel split   the cluster holds some of the slices: a rank writes its part of their sum to global memory, and
+//                    the last one to do so adds the clusters' sums up in order. No cluster waits for another, so they
+//                    need not all be resident.
 //
 // Each CTA has one work tile.
 #pragma once
@@ -22,7 +22,7 @@ template <GemmConfig C>
 struct ClusterReduce {
   static constexpr SmemPlan kPlan = smem_plan(C);
   using Parts = TileParts<C>;
-  static constexpr uint32_t kTogether = Parts::kBlocks;  // blocks that are dealt to one rank
+  static constexpr uint32_t kTogether = Parts::kBlocks;  // blocks of a part
   static constexpr uint32_t kParts = Parts::kCount;
   static constexpr uint32_t kMostParts = ceil_div(kParts, C.cluster.k);  // of one rank
   static constexpr uint32_t kMostBlocks = kMostParts * kTogether;

@@ -1,8 +1,7 @@
-// Parts of a tile that a CTA finishes: their sums over all slices, in slice order, and the epilogue.
+// Finishing parts of a tile: adding them up over all slices, in slice order, and running the epilogue.
 //
-// A trip through L2 takes longer than anything that is done with what it brings. So all that some blocks need, of
-// partials and of the epilogue's operands, is asked for before the first of it is used: of few slices several blocks
-// at once, of many slices one.
+// A trip to L2 takes longer than anything done with the data. So everything that a few blocks need, partials and the
+// epilogue's operands, is requested before any of it is used: several blocks at once for few slices, one for many.
 #pragma once
 
 #include "cleave/epilogue/tile_parts.h"
@@ -10,10 +9,10 @@
 
 namespace cleave {
 
-/// How a thread spreads the float4s of partials that it has in flight: `kBlocks` of D at once, and of each the partials
-/// of `kSlices`, at most `Slices`. The accumulators' registers are free by now (forgets_sums); but streamed kernels
-/// have the next tile's weights on their way, columns that share a scale are kept until it is known, and three
-/// consumers have the fewest registers.
+/// How a thread divides the float4s of partials that it has in flight: `kBlocks` blocks of D at once, and for each the
+/// partials of `kSlices` slices, at most `Slices`. The accumulators' registers are free by now (forgets_sums). They are
+/// scarce in streamed kernels, which have the next tile's weights in flight, where columns that share a scale are kept
+/// until it is known, and with three consumers.
 template <GemmConfig C, uint32_t Slices>
 struct PartialLoads {
   static constexpr bool kScarce =
@@ -25,8 +24,8 @@ struct PartialLoads {
   static constexpr uint32_t kBlocks = inputs_by_element(C) > 0 ? min_of(kMost, blocks_ahead<C>()) : kMost;
 };
 
-/// The first `count` of `blocks`: `finish(i, sums, up_sums, inputs)` for each. `partials`: the thread's, of the tile's
-/// first slice.
+/// Adds up the first `count` of `blocks` and calls `finish(i, sums, up_sums, inputs)` for each. `partials`: the
+/// thread's, of the tile's first slice.
 template <GemmConfig C, class Loads, class Finish>
 CLEAVE_DEVICE void finish_blocks(EpilogueOp<C, GlobalBroadcast<C>>& op, const float4* partials, uint32_t slices,
                                  const uint32_t (&blocks)[Loads::kBlocks], uint32_t count, const Finish& finish) {
@@ -74,7 +73,7 @@ CLEAVE_DEVICE void finish_blocks(EpilogueOp<C, GlobalBroadcast<C>>& op, const fl
     if (i < count) finish(i, sums[i][0], sums[i][Loads::kSums - 1], inputs[i]);
 }
 
-/// Parts of one block, several at once.
+/// Finishes parts that have one block each, several at once.
 template <GemmConfig C, class Loads>
 CLEAVE_DEVICE void finish_single_blocks(const GemmParams& p, EpilogueOp<C, GlobalBroadcast<C>>& op,
                                         const float4* partials, uint32_t first, uint32_t step) {

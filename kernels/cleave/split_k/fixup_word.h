@@ -1,22 +1,21 @@
-// How the slices of a tile agree on who adds their partials up, without anybody waiting for a slice
-// that may not run: one 64-bit word per tile, zero between launches, changed by atomics alone.
+// How the slices of a tile agree on which CTA adds up which chunk of their partials, without waiting for a slice that
+// may not be running: one 64-bit word per tile, zero between launches, changed by atomics only.
 //
-//   high half  slices that have arrived; once that are all, also those that have left again
-//   low half   the slices that stay to reduce the tile: bit i is slice i
+//   high half  the number of slices that have arrived; after that, plus those that have left again
+//   low half   the slices that stay to reduce the tile, slice i being bit i
 //
-//   arrive     A slice has written its partial. It counts itself and, if it has nothing else to do,
-//              stays: it looks at the word for a while. A slice that does not stay leaves, but for
-//              the one that comes last and finds that nobody stayed: it reduces the whole tile.
-//   complete   All slices have arrived: from now on the low half is fixed. Those that stayed reduce
-//              the tile: chunk i is slice i's, and the first of them takes all chunks without one.
-//   withdraw   A slice that has looked in vain for long enough takes its bit back and leaves.
-//              Arriving and withdrawing change the same word, so a chunk has exactly one reducer,
-//              whatever the timing.
-//   leave      A slice that has seen the complete word counts itself again; the last clears the word.
+//   arrive     A slice has written its partial. It counts itself and, if it has nothing else to do, stays and polls the
+//              word for a while. Other slices leave, except the last one if it finds that nobody stayed: it reduces the
+//              whole tile.
+//   complete   All slices have arrived, and the low half no longer changes. The slices that stayed reduce the tile:
+//              chunk i is slice i's, and the first of them takes the chunks of those that left.
+//   withdraw   A slice that has polled long enough in vain clears its bit and leaves. Arriving and withdrawing change
+//              the same word, so every chunk has exactly one reducer whatever the timing.
+//   leave      A slice that has seen the complete word counts itself again; the last one clears the word.
 //
-// So a tile is finished by CTAs that are running anyway: with all CTAs resident as fast as if they
-// waited for each other, and with any fewer still to the end. Chunks are sums over all slices in
-// slice order: the bits of D do not depend on who reduces what.
+// So a tile is finished by CTAs that are running anyway: with all CTAs resident as fast as if they waited for each
+// other, and with fewer it still ends. A chunk is summed over all slices in slice order, so the bits of D do not depend
+// on who reduces what.
 #pragma once
 
 #include "cleave/core/math.h"
@@ -32,7 +31,7 @@ struct FixupWord {
   CLEAVE_HD constexpr uint32_t staying() const { return uint32_t(bits); }
   CLEAVE_HD constexpr bool complete(uint32_t slices) const { return count() >= slices; }
 
-  /// Chunks that a tile of `most` parts is dealt in.
+  /// The number of chunks that a tile of `most` parts is divided into.
   CLEAVE_HD static constexpr uint32_t chunks(uint32_t slices, uint32_t most) {
     return min_of(slices, min_of(most, kMostChunks));
   }

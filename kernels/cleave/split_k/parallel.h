@@ -1,5 +1,5 @@
-// parallel split-K without clusters: every slice writes its partial, and the slices that are still
-// there when the last one arrives share the sum and the epilogue (fixup_word.h). No second launch.
+// parallel split-K without clusters: every slice writes its partial tile, and the slices that are still there when the
+// last one arrives share the reduction and the epilogue (fixup_word.h). No second launch.
 #pragma once
 
 #include "cleave/split_k/finish_parts.h"
@@ -7,12 +7,11 @@
 
 namespace cleave {
 
-/// Looks that a slice takes at its tile's word before it leaves: some 50 us. CTAs of one launch end
-/// up to 10 us apart.
+/// How often a slice polls its tile's word before it leaves: for some 50 us. CTAs of one launch end up to 10 us apart.
 inline constexpr uint32_t kLingerLooks = 64;
 
-/// By one thread: the chunks that are this slice's to reduce, as bits. `stays`: the CTA has no other
-/// work tile to go on with; if chunks are its own, it has yet to leave.
+/// Run by one thread; returns the chunks that this slice has to reduce, as a bit mask. `stays`: the CTA has no other
+/// work tile to go on with, and may linger. If it then gets chunks, it has yet to leave (FixupWord).
 CLEAVE_DEVICE uint32_t arrive_and_linger(uint64_t* address, uint32_t slice, uint32_t slices, uint32_t chunks,
                                          bool stays) {
   if (!stays) {
@@ -33,12 +32,12 @@ CLEAVE_DEVICE uint32_t arrive_and_linger(uint64_t* address, uint32_t slice, uint
   return seen.chunks_of(slice, chunks);
 }
 
-/// By the math threads. `number`: the tile's, for its word and partials; `idle`: the CTA has no work tile
-/// after this one; `shared`: a word of shared memory.
+/// Run by the math threads. `number`: the tile's, for its word and partials; `idle`: the CTA has no work tile after
+/// this one; `shared`: a word of shared memory.
 ///
-/// Memory order: the partials are written before the barrier, which the thread that releases them passes, too; and
-/// read after another barrier behind that thread's acquire. Release and acquire are cumulative, so what one thread
-/// of each CTA agrees on in the word holds for all of them. The loads are past L1.
+/// Memory order: partials are written before a barrier that the releasing thread passes as well, and read after a
+/// barrier behind that thread's acquire. Release and acquire are cumulative, so what one thread of each CTA agrees on
+/// in the word holds for all threads. The loads bypass L1.
 template <GemmConfig C>
 CLEAVE_DEVICE void reduce_parallel(const GemmParams& p, const WorkTile& work, uint32_t number, const Tile<C>& tile,
                                    bool idle, const Sums<C>& sums, uint32_t thread, uint32_t* shared) {
@@ -52,8 +51,8 @@ CLEAVE_DEVICE void reduce_parallel(const GemmParams& p, const WorkTile& work, ui
   math_sync<C>();
   const uint32_t mine = __shfl_sync(0xffffffffu, *shared, 0);
   if (mine == 0) return;
-  // What the word was, which takes a trip to L2, is looked at when the tile is done: it guards no data, and as long as
-  // it is not zero again no launch begins that could take it for its own.
+  // The word's old value takes a trip to L2, and is only looked at when the tile is done: it guards no data, and no
+  // launch that could mistake the word for its own begins before it is zero again.
   FixupWord left;
   if (stays && thread == 0) left = {ptx::add_relaxed(word, FixupWord::kOne)};
   GlobalBroadcast<C> broadcast(p, tile);

@@ -66,13 +66,13 @@ CLEAVE_DEVICE void read_partial(float* partials, uint32_t slot, Sums<C>& sums, u
     unpack_block(__ldcg(partial_tile_block<C>(partials, slot, block, thread)), sums + block * 4);
 }
 
-/// Looks at a counter before a wait gives up: some ten seconds. They are counted and not timed, so
-/// that a debugger or a sanitizer, which slows all CTAs alike, does not end them.
+/// Polls of a counter before a wait gives up: some ten seconds. They are counted instead of timed, so that a debugger
+/// or a sanitizer, which slows all CTAs alike, does not end the wait.
 inline constexpr uint32_t kMostLooks = 1u << 24;
 
-/// All math threads wait until `*counter` is `turn`, and then see what was written before it became
-/// that. If it never does, because the counters were not zero when the launch began, the launch
-/// fails. (No assertion says so: a function call anywhere in a kernel serialises its WGMMAs.)
+/// All math threads wait until `*counter` is `turn`, and then see everything that was written before. If it never is,
+/// because the counters were not zero when the launch began, the launch fails. (Not by an assertion: a function call
+/// anywhere in a kernel serialises its WGMMAs.)
 template <GemmConfig C>
 CLEAVE_DEVICE void wait_for_turn(const uint32_t* counter, uint32_t turn, uint32_t thread) {
   if (thread == 0) {
@@ -90,8 +90,8 @@ CLEAVE_DEVICE bool others_arrived(const uint32_t* counter, uint32_t others, uint
   return ptx::named_barrier_any(kMathBarrier, math_threads(C), all);
 }
 
-/// All math threads have written; true in all of them if this CTA was the last of `count` to
-/// arrive at the counter, which is then zero again. The last sees what the others wrote.
+/// To be called when all math threads have written. Returns true in all of them if this CTA is the last of `count` to
+/// arrive at the counter, which is then zero again; it sees what the others wrote.
 template <GemmConfig C>
 CLEAVE_DEVICE bool arrive_last(uint32_t* counter, uint32_t count, uint32_t thread) {
   math_sync<C>();

@@ -1,13 +1,13 @@
 // How the parts of a tile become one sum, for each split-K mode that adds them up through global memory.
 //
-// Counters are zero when a launch starts and zero again when it ends: the last to need one clears it.
+// Counters are zero when a launch starts and zero again when it ends: the last CTA to need one clears it.
 #pragma once
 
 #include "cleave/split_k/parallel.h"
 
 namespace cleave {
 
-/// Turnstile: slice s adds itself to the running sum after slice s - 1 has. True for the last.
+/// Turnstile: slice s adds itself to the running sum after slice s - 1 has. Returns true for the last slice.
 template <GemmConfig C>
 CLEAVE_DEVICE bool reduce_serial(const GemmParams& p, const WorkTile& work, uint32_t number, Sums<C>& sums,
                                  uint32_t thread) {
@@ -23,12 +23,12 @@ CLEAVE_DEVICE bool reduce_serial(const GemmParams& p, const WorkTile& work, uint
   return last;
 }
 
-/// Stream-K's fixup: a tile that the line's cuts go through is finished by whoever computes its last
-/// missing part. True for that one, which then has the whole sum.
+/// Stream-K's fixup: a tile that was cut is finished by the CTA that computes its last missing part. Returns true for
+/// that CTA, which then has the whole sum.
 ///
-/// Successive clusters hold the parts. The first cluster comes to its part at the end of its stretch of
-/// the line, the others at the beginning of theirs: it mostly finds all others there, and then its own
-/// part never leaves the registers. The parts are added in the order of K, whoever does it.
+/// Successive clusters hold the parts. The first one reaches its part at the end of its stretch of the line, the others
+/// at the beginning of theirs. So the first mostly finds the other parts there, and its own never leaves the registers.
+/// The parts are added in the order of K, whichever CTA does it.
 template <GemmConfig C>
 CLEAVE_DEVICE bool fixup_stream_k(const GemmParams& p, const WorkTile& work, Sums<C>& sums, uint32_t thread) {
   if (work.parts == 1) return true;
@@ -50,9 +50,8 @@ CLEAVE_DEVICE bool fixup_stream_k(const GemmParams& p, const WorkTile& work, Sum
   return true;
 }
 
-/// True if this CTA now holds the whole tile in `sums` and must run the epilogue. `number`: the
-/// tile's; `idle`: the CTA has no work tile after this one; `shared`: SmemPlan::fixup. parallel runs the
-/// epilogue by itself.
+/// Returns true if this CTA now holds the whole tile in `sums` and must run the epilogue; parallel runs it by itself.
+/// `number`: the tile's; `idle`: the CTA has no work tile after this one; `shared`: SmemPlan::fixup.
 template <GemmConfig C>
 CLEAVE_DEVICE bool reduce_split_k(const GemmParams& p, const WorkTile& work, uint32_t number, const Tile<C>& tile,
                                   bool idle, Sums<C>& sums, uint32_t thread, uint32_t* shared) {

@@ -1,4 +1,4 @@
-// Which cluster, which part of a cluster, and so which tile and slice, a CTA is.
+// A CTA's place: its cluster, its rank there, and so its tiles and slices.
 #pragma once
 
 #include "cleave/config/gemm_params.h"
@@ -63,8 +63,8 @@ struct CtaCoord {
       conv_class = p.classes + coord.conv_class;
       columns = &p.columns;
     }
-    // The Hopper kernel serves no K of nothing, but groups of K may be empty. What a tile knows of that
-    // occupies registers, which only scales are worth: those of blocks are 0 there (scale_loader.h).
+    // The Hopper kernel is never given an empty K, but groups of K may be empty. Knowing it takes registers, which pays
+    // for vector scales only: block scales are 0 there (scale_loader.h).
     const bool empty = C.schedule.grouping == Grouping::k
                            ? C.epilogue.scaling == Scaling::vector && coord.range.size() == 0
                            : !has_tma(C.family) && p.size.k == 0;

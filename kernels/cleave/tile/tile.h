@@ -7,7 +7,7 @@
 
 namespace cleave {
 
-/// What a row and a column of the product add up to in D, where neighbours in a tile are none there.
+/// Where a row and a column of the product lie in D, if neighbours in a tile are not neighbours there.
 struct OutputOffset {
   uint32_t output_row = 0;  // a row's in D, to which a column of fused classes adds
   uint32_t output_column = 0;
@@ -24,8 +24,8 @@ struct Tile {
   const FusedClasses* columns;  // of fused classes
   bool empty;                   // its sums are of nothing, however many slices have a share
 
-  /// Past the last row and column of D, or of the tile's group. What is not grouped is read from the
-  /// parameters every time: two registers more, and the largest tiles spill.
+  /// The ends of the rows and columns of D, or of the tile's group. Ungrouped ends are read from the parameters every
+  /// time: with two registers more, the largest tiles spill.
   CLEAVE_HD uint32_t m_end(const ProblemSize& size) const { return ends_rows_early(C) ? group_end : size.m; }
   CLEAVE_HD uint32_t n_end(const ProblemSize& size) const {
     return C.schedule.grouping == Grouping::n ? group_end : size.n;
@@ -34,7 +34,7 @@ struct Tile {
   CLEAVE_HD uint32_t row(uint32_t block) const { return m0 + fragment.row(block); }
   CLEAVE_HD uint32_t col(uint32_t block) const { return n0 + fragment.col(block); }
 
-  /// Where a row that the tile counts as `row` lies in D.
+  /// Finds where the product's row `row` lies in D.
   CLEAVE_HD void find_row(uint32_t row, OutputOffset& offset) const {
     if constexpr (scatters(C)) {
       const PixelCoord pixel = conv_class->pixels.template locate<C.conv.axes, C.conv.fast_store>(row);
@@ -43,7 +43,7 @@ struct Tile {
     }
   }
 
-  /// And a column; the column of D that it is.
+  /// The same for a column; returns its column in D.
   CLEAVE_HD uint32_t find_column(uint32_t col, OutputOffset& offset) const {
     if constexpr (C.conv.fuses_classes) {
       const ColumnCoord coord = columns->pixels.locate<C.conv.axes, C.conv.fast_store>(col);

@@ -47,7 +47,7 @@ def _scaled(scalings: Sequence[str], served: str) -> dict[str, Option]:
         "scaling": _names(
             scalings,
             "none",
-            help=f"what a scale of 8-bit operands serves: {', '.join(scalings)}; {served}; default none",
+            help=f"what shares a scale of 8-bit operands: {', '.join(scalings)}; {served}; default none",
         ),
         "use_fast_accum": _names(
             values.FLAGS, False, "FLAGS", "yes: sums of 8-bit floats stay in the tensor cores; no (default)"
@@ -55,40 +55,46 @@ def _scaled(scalings: Sequence[str], served: str) -> dict[str, Option]:
     }
 
 
-# Scales of D that the product finds.
+# Scales of D that the product computes.
 _FOUND = {
     "out_scale": _names(
-        values.OUT_SCALES, None, help="block_1x128: an 8-bit D has scales that the product finds; default none"
+        values.OUT_SCALES, None, help="block_1x128: the product computes the scales of an 8-bit D; default none"
     ),
     "scale_major": _names(
-        values.SCALE_MAJORS, "k", "ORDERS", "of those scales: k (default), or mn: the rows of a column are neighbours"
+        values.SCALE_MAJORS,
+        "k",
+        "ORDERS",
+        "memory order of those scales: k (default), or mn: the rows of a column are neighbours",
     ),
-    "use_ue8m0": _names(values.FLAGS, False, "FLAGS", "yes: those scales are powers of two; no (default)"),
+    "use_ue8m0": _names(values.FLAGS, False, "FLAGS", "yes: round those scales up to powers of two; no (default)"),
 }
 
 # B as a packed weight.
 _WEIGHTS = {
     "weights": _names(values.WEIGHTS, "none", help="B in 4 bits: int4, mxfp4 or nvfp4; default none"),
     "group_size": Option(
-        values.weight_groups, "COUNTS", [None], "columns of such a B that share a scale: counts, rows or auto (default)"
+        values.weight_groups,
+        "COUNTS",
+        [None],
+        "columns of a 4-bit B that share a scale: counts, rows or auto (default)",
     ),
-    "zeros": _names(values.FLAGS, False, "FLAGS", "yes: those groups have zero points, of int4; no (default)"),
+    "zeros": _names(values.FLAGS, False, "FLAGS", "yes: groups of an int4 B have zero points; no (default)"),
 }
 
-# What products without a geometry may ask of their kernels.
+# What products, but not convolutions, may ask of their kernels.
 _KERNELS = {
     "deterministic": _names(
         values.DETERMINISMS,
         True,
         "KINDS",
-        "yes (default): the same bits in every run; batch_invariant: of a row of D in every batch, too",
+        "yes (default): the same bits in every run; batch_invariant: a row of D also has the same bits in every batch",
     ),
     "kernel": _names(values.KERNELS, "auto"),
 }
 
 
 def _result(activations: Sequence[str], biases: Sequence[str]) -> dict[str, Option]:
-    """What becomes of the sums, and how they are shared."""
+    """What is done with the sums, and how K is split."""
     return {
         "out_dtype": _names(
             values.DTYPES,
@@ -103,10 +109,12 @@ def _result(activations: Sequence[str], biases: Sequence[str]) -> dict[str, Opti
     }
 
 
-_SERVED = "rows are A's (columns of B), block_128x128 has 1x128 of A"
+_SERVED = "rows are A's, columns B's; block_128x128 has blocks of 1x128 in A"
 _LETTERS = "A's letter, then B's, as BLAS names them"
 _PRECISION = _names(
-    values.PRECISIONS, "tf32", help="of float32 on a GPU: rounded to tf32 (default), or ieee: multiplied as it is"
+    values.PRECISIONS,
+    "tf32",
+    help="how a GPU multiplies float32: tf32 (default), rounded; ieee, as it is; tf32x3 or bf16x3, in two parts",
 )
 _COUNTS, _SIZES, _EXTENTS = values.integers(1), values.integers(0), values.extents(1)
 
@@ -122,7 +130,7 @@ _GEMM = {
     **_FOUND,
     **_KERNELS,
     "static_b": _names(
-        values.FLAGS, False, "FLAGS", "yes: nobody writes B, so that kernels may load it early; no (default)"
+        values.FLAGS, False, "FLAGS", "yes: no running work writes B, so kernels may load it early; no (default)"
     ),
     **_WEIGHTS,
     **_result(values.ACTIVATIONS, values.BIASES),
@@ -137,13 +145,13 @@ _GROUPED = {
         "spread over --groups: uniform (default), varied (0.7 to 1.3 of the mean), zipf",
     ),
     "groups": Option(_COUNTS, "COUNTS", None, "default: 8, or as in --sizes"),
-    "tokens": Option(_SIZES, "SIZES", None, "of all groups together; default: 4096, or as in --sizes"),
-    "n": Option(_SIZES, "SIZES", help="features that the layer gives"),
-    "k": Option(_SIZES, "SIZES", help="features that the layer takes"),
+    "tokens": Option(_SIZES, "SIZES", None, "tokens of all groups together; default: 4096, or as in --sizes"),
+    "n": Option(_SIZES, "SIZES", help="the layer's output features"),
+    "k": Option(_SIZES, "SIZES", help="the layer's input features"),
     "form": _names(FORMS, "forward", "FORMS", "forward (default): x @ W.T; dgrad: dy @ W; wgrad: dy.T @ x"),
-    "layout": _names(values.LAYOUTS, None, "LAYOUTS", f"{_LETTERS}; default: as the form finds them, tn of 8-bit ones"),
+    "layout": _names(values.LAYOUTS, None, "LAYOUTS", f"{_LETTERS}; default: that of the form, tn for 8-bit operands"),
     "alignment": Option(
-        _COUNTS, "COUNTS", [None], "groups begin at its multiples; default: 128 where scales run along tokens, else 1"
+        _COUNTS, "COUNTS", [None], "groups begin at multiples of it; default: 128 where scales run along tokens, else 1"
     ),
     "dtype": _dtype(values.OPERAND_DTYPES),
     "precision": _PRECISION,
@@ -157,11 +165,13 @@ _GROUPED = {
 _CONV = {
     "images": Option(_SIZES, "COUNTS", [1]),
     "size": Option(
-        _EXTENTS, "EXTENTS", help="of an image: 56x56 (height x width), 16x56x56 (depth first), 1000 (a line)"
+        _EXTENTS, "EXTENTS", help="the size of an image: 56x56 (height x width), 16x56x56 (depth first), 1000 (a line)"
     ),
-    "channels": Option(_COUNTS, "COUNTS", help="of the input"),
+    "channels": Option(_COUNTS, "COUNTS", help="channels of the input"),
     "filters": Option(_COUNTS, "COUNTS", help="channels of the output"),
-    "filter_size": Option(_EXTENTS, "EXTENTS", help="3 along every axis, or 3x5; so are stride, padding and dilation"),
+    "filter_size": Option(
+        _EXTENTS, "EXTENTS", help="3 along every axis, or 3x5; the same for stride, padding and dilation"
+    ),
     "stride": Option(_EXTENTS, "EXTENTS", [1]),
     "padding": Option(
         values.paddings, "EXTENTS", [0], "0-1x0-1: no zeros above and left of the image, one below and right of it"

@@ -11,9 +11,9 @@ import torch.distributed as dist
 from torch import Tensor
 
 from .. import gemm, scaled_gemm
-from ..torch import _activations, _autograd
-from ..torch._fake import default_dtype
-from ..torch._sum_to import sum_to
+from ..torch._operators import activations, autograd
+from ..torch._operators.fake import default_dtype
+from ..torch._operators.sum_to import sum_to
 from . import _agreement, _moe_operators, _rules
 from ._fold import fold, is_fused, onto
 from ._peer_memory import bytes_of
@@ -425,13 +425,13 @@ def _before_activation(ctx: Any, op: Any, grad: Tensor) -> Tensor:
     if activation != "relu":  # whose output says enough; of others the input is made again, by all ranks
         linear = ctx.options | {"activation": "none", "out_dtype": grad.dtype}
         output = op(a, b, ctx.group_name, bias, c, **linear)
-    return _activations.backward(activation, grad, output)
+    return activations.backward(activation, grad, output)
 
 
 def _backward_all_reduce(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     grad = _before_activation(ctx, torch.ops.cleave.gemm_all_reduce, grad)
     needed = _needed(ctx)
-    made = _autograd.of_operands(grad, ctx.saved_tensors[:4], needed, 1.0, None)
+    made = autograd.of_operands(grad, ctx.saved_tensors[:4], needed, 1.0, None)
     return made[0], made[1], None, made[2], made[3]
 
 
@@ -447,7 +447,7 @@ def _backward_reduce_scatter(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...
     elif needs_b or needs_bias:
         gathered = torch.ops.cleave.all_gather_rows(operand, ctx.group_name, **transport)
     if needs_b:
-        of_b = _autograd.product(a.mT, gathered, b, 1.0)
+        of_b = autograd.product(a.mT, gathered, b, 1.0)
     if needs_bias:
         of_bias = gathered.sum(0, dtype=torch.float32).to(bias.dtype)
     return of_a, of_b, None, of_bias, grad.to(c.dtype) if needs_c else None
@@ -484,11 +484,11 @@ def _backward_gather(ctx: Any, grad: Tensor | None, _: Any) -> tuple[Tensor | No
     if again:
         output = torch.ops.cleave.gemm(gathered, b, bias, out_dtype=grad.dtype)
     if activation != "none":
-        grad = _activations.backward(activation, grad, output)
+        grad = activations.backward(activation, grad, output)
     operand = grad.to(a.dtype).contiguous()
     return (
         torch.ops.cleave.gemm_reduce_scatter(operand, b.mT, ctx.group_name, transport=transport) if needs_a else None,
-        _autograd.product(gathered.mT, operand, b, 1.0) if needs_b else None,
+        autograd.product(gathered.mT, operand, b, 1.0) if needs_b else None,
         None,
         sum_to(grad, bias.shape, bias.dtype) if needs_bias else None,
     )

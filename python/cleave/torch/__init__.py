@@ -1,4 +1,4 @@
-"""Cleave's operators in PyTorch; convolutions, 8-bit linear layers and mixtures of experts.
+"""Cleave in PyTorch: operators, and layers for convolutions, 8-bit and 4-bit weights, and mixtures of experts.
 
     import cleave.torch
     d = torch.ops.cleave.gemm(a, b, bias)                     # differentiable
@@ -9,12 +9,12 @@
     d = cleave.torch.gemm(a, b, epilogue=gelu_residual(bias=b1, scale=s, residual=r))    # differentiable
     cleave.torch.replace_convs(model)
     cleave.torch.replace_linears(model, "int8")
-    cleave.torch.replace_linears(model, "int4")       # weights alone
-    cleave.torch.load_quantized(model, "folder")      # a checkpoint that is in 8 or 4 bits already
+    cleave.torch.replace_linears(model, "int4")       # weights only
+    cleave.torch.load_quantized(model, "folder")      # a checkpoint that is already in 8 or 4 bits
     fused = cleave.torch.fuse(model)
     cleave.torch.convert_to_float8_training(model)
     layer = cleave.torch.MoE(num_experts, top_k, features, hidden_features)
-    y = cleave.torch.lora(x, a, b, offs, scale, y)    # adapters of low rank
+    y = cleave.torch.lora(x, a, b, offs, scale, y)    # low-rank adapters
 
 The operators, on CUDA tensors (on torch's current stream) and on CPU tensors:
 
@@ -51,7 +51,7 @@ The operators, on CUDA tensors (on torch's current stream) and on CPU tensors:
         *, alpha, beta, out_dtype, split_k_mode, split_k_slices)
     conv.epilogue, conv_dgrad.epilogue, conv_wgrad.epilogue: the same with epilogue, inputs, numbers=[],
         number_places=[], backward="" after the operands, without activation -> D and other outputs
-    lora.out(x, a, b, offs, scale=1.0, *, out): adds to out; cleave.torch.lora says what
+    lora.out(x, a, b, offs, scale=1.0, *, out): adds to out; see cleave.torch.lora
     quantize(x, dtype, granularity="row", smooth=None, *, scale_major) -> q, scale
     quantize_asymmetric(x, granularity="row", smooth=None) -> q, scale, zero
     quantize_static(x, scale, dtype, granularity="tensor", smooth=None, zero=None) -> q
@@ -74,74 +74,62 @@ The operators, on CUDA tensors (on torch's current stream) and on CPU tensors:
     moe_gather(x, indices) -> rows
     moe_unpermute(y, indices, weights=None, top_k=None) -> y
 
-Arguments mean what they mean in `cleave.gemm`, `cleave.scaled_gemm`, `cleave.grouped_gemm`,
-`cleave.conv2d`, `cleave.scaled_conv2d` and the gradients (here of one to three axes; padding has
-one number for all axes, one for each, or two for each, those before the axes first),
-`cleave.quantize` (which quantize_transposed calls with a transpose, and quantize_grouped with one of blocks of 1x128)
-and `cleave.moe`. Results are new tensors. Products, convolutions and quantisations but those two have an `out` form,
-torch.ops.cleave.gemm.out(..., out=d), which writes to tensors that are given and returns nothing:
-`out`, of quantize and quantize_asymmetric also `scale_out` and `zero_out`, of the quantize_normed operators (which take
-`residual` after all others there) `residual_out` and `normed_out`, of scaled_gemm and scaled_conv `amax`. With
-gradients on, they refuse tensors that require grad, as torch's own do.
+Arguments mean what they mean in `cleave.gemm`, `cleave.scaled_gemm`, `cleave.grouped_gemm`, `cleave.conv2d`,
+`cleave.scaled_conv2d` and the gradients (here of one to three axes; padding has one number for all axes, one for
+each, or two for each, those before the axes first), `cleave.quantize` (with transpose=True for quantize_transposed,
+and with offs, in blocks of 1x128, for quantize_grouped) and `cleave.moe`. Results are new tensors. Products,
+convolutions and quantisations, except the two just named, have an `out` form, torch.ops.cleave.gemm.out(...,
+out=d), which writes to the given tensors and returns nothing. These are `out`; for quantize and quantize_asymmetric
+also `scale_out` and `zero_out`; for the quantize_normed operators (which then take `residual` last) also
+`residual_out` and `normed_out`; and for scaled_gemm and scaled_conv also `amax`. With gradients on, `out` forms
+refuse tensors that require grad, as torch's own do.
 
-float32 operands on a GPU are multiplied as torch's own switches say when the operator is called, or
-captured: gemm and grouped_gemm go by torch.backends.cuda.matmul.fp32_precision (by default "ieee",
-at an eighth of the peak of "tf32"), convolutions by torch.backends.cudnn.conv's ("tf32"); or as
-`cleave.torch.float32_precision` asks ("tf32x3", "bf16x3").
+float32 operands on a GPU are multiplied as torch's own switches say when the operator is called or
+captured: gemm and grouped_gemm follow torch.backends.cuda.matmul.fp32_precision (by default "ieee",
+at an eighth of the peak of "tf32"), convolutions torch.backends.cudnn.conv's ("tf32").
+`cleave.torch.float32_precision` overrides both, and also offers "tf32x3" and "bf16x3".
 
-An epilogue function travels as its text (`epilogue`, and `backward` where it has one of its own), the
-tensors among its inputs, the numbers, and the places of the latter among all inputs, in ascending order:
-`cleave.torch.gemm`, `scaled_gemm`, `grouped_gemm`, `mixed_gemm` and `conv1d` to `conv3d` take them from what
-`cleave.gemm` takes.
+An epilogue function is passed as its text (`epilogue`, and `backward` if it has one of its own), the tensors among
+its inputs, the numbers among them, and the numbers' places among all inputs, in ascending order.
+`cleave.torch.gemm`, `scaled_gemm`, `grouped_gemm`, `mixed_gemm` and `conv1d` to `conv3d` take the function as
+`cleave.gemm` does, and pass these.
 
-gemm has gradients for a, b, bias and c, grouped_gemm for a, b and bias: products of the same
-operators. Epilogue functions of gemm, scaled_gemm, grouped_gemm and the convolutions have them for their
-tensors, too. The convolutions have them for all their tensors: they are each other's
-gradients. moe_permute, moe_gather, moe_unpermute and moe_router_logits have them, too, and moe_route
-for its logits.
+gemm has gradients for a, b, bias and c, and grouped_gemm for a, b and bias, as products of the same operators. The
+convolutions have gradients for all their tensors, as each other. Epilogue functions of gemm, scaled_gemm,
+grouped_gemm and the convolutions have gradients for their tensors as well. moe_permute, moe_gather, moe_unpermute and
+moe_router_logits have gradients too, and moe_route for its logits.
 
-All work under torch.compile(fullgraph=True), in CUDA graphs too. What `cleave` raises as ValueError
-or TypeError is a RuntimeError here, as it is for torch's own operators. Eager calls cost least host
-time with positional arguments; where scaled_gemm, grouped_gemm and convolutions take keywords,
-under their names scaled_gemm.full, grouped_gemm.full and so on, which torch need not look for; and
-where no gradient is recorded.
+All operators work under torch.compile(fullgraph=True) and in CUDA graphs. What `cleave` raises as ValueError
+or TypeError is a RuntimeError here, as for torch's own operators. Eager calls take the least host time with positional
+arguments, without a recorded gradient, and, if scaled_gemm, grouped_gemm or a convolution is passed keywords, under
+the names scaled_gemm.full, grouped_gemm.full and so on, which save torch a search.
 """
 
 import sys
 
 from .. import _mistakes
-from . import _library
+from . import _operators
 
-_library.load()
-
-from .._torch_precision import float32_precision  # noqa: E402
-from . import (  # noqa: E402
-    _autocast,
-    _autograd,
-    _conv_autograd,
-    _conv_fake,
-    _epilogue_autograd,
-    _fake,
-    _grouped_autograd,
-    _moe_autograd,
-)
-from ._batch_invariant import batch_invariant  # noqa: E402
-from ._fuse import Fused, fuse  # noqa: E402
-from .conv import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d, replace_convs  # noqa: E402
-from .convolutions import conv1d, conv2d, conv3d  # noqa: E402
-from .experts import W8A8Experts  # noqa: E402
-from .float8 import Float8Linear, convert_to_float8_training  # noqa: E402
-from .fused import GatedMLP, NormProjections, Projection, W8A8SwiGLU  # noqa: E402
-from .gate import Gate  # noqa: E402
-from .grouped_linear import GroupedLinear  # noqa: E402
-from .linear import W8A8Linear, replace_linears  # noqa: E402
-from .loading import load_quantized  # noqa: E402
-from .low_rank import lora  # noqa: E402
-from .mixed_experts import W4A16Experts  # noqa: E402
-from .mixed_linear import W4A16Linear  # noqa: E402
-from .moe import MoE  # noqa: E402
-from .norm import Quantized, RMSNormQuantize  # noqa: E402
-from .products import gemm, grouped_gemm, mixed_gemm, scaled_gemm  # noqa: E402
+# isort: split
+# What follows needs torch and its operators: without them, the import above says what to install.
+from .._torch_precision import float32_precision
+from ._batch_invariant import batch_invariant
+from ._fusion.fuse import Fused, fuse
+from .conv import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d, replace_convs
+from .convolutions import conv1d, conv2d, conv3d
+from .experts import W8A8Experts
+from .float8 import Float8Linear, convert_to_float8_training
+from .fused import GatedMLP, NormProjections, Projection, W8A8SwiGLU
+from .gate import Gate
+from .grouped_linear import GroupedLinear
+from .linear import W8A8Linear, replace_linears
+from .loading import load_quantized
+from .low_rank import lora
+from .mixed_experts import W4A16Experts
+from .mixed_linear import W4A16Linear
+from .moe import MoE
+from .norm import Quantized, RMSNormQuantize
+from .products import gemm, grouped_gemm, mixed_gemm, scaled_gemm
 
 __all__ = [
     "Conv1d",
@@ -182,15 +170,5 @@ __all__ = [
     "scaled_gemm",
 ]
 
-for _part in (
-    _autocast,
-    _fake,
-    _conv_fake,
-    _autograd,
-    _epilogue_autograd,
-    _conv_autograd,
-    _grouped_autograd,
-    _moe_autograd,
-):
-    _part.register()
+_operators.register()
 _mistakes.explain(sys.modules[__name__])

@@ -10,7 +10,7 @@ from torch.autograd.function import once_differentiable
 
 from . import _dealt, _float8
 from ._float8 import E4M3, Rows
-from ._grouped_autograd import Groups, gradient_of_bias
+from ._operators.grouped_autograd import Groups, gradient_of_bias
 from ._scales import BLOCK
 
 _ops = torch.ops.cleave

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from . import _conv_autograd
-from ._channels_last import channels_last, check_channels_last, packed
+from ._operators import conv_autograd
+from ._operators.channels_last import channels_last, check_channels_last, packed
 from ._replace import Skip, replace_layers
 
 if TYPE_CHECKING:
@@ -17,23 +17,23 @@ if TYPE_CHECKING:
 
 
 class _Convolution:
-    """What all of these classes add to torch's, which they derive from.
+    """A convolution layer of torch's, computed by Cleave.
 
-    Arguments, parameters, their shapes and their initial values are torch's. An output_padding is
-    less than the stride.
+    Arguments, parameters, their shapes and their initial values are torch's; an output_padding must
+    be less than the stride.
 
-    Memory is not torch's: inputs, weights and outputs have their channels adjacent
-    (torch.channels_last, channels_last_3d, and what x.mT is for one axis), so what to pass is
-    model.to(memory_format=torch.channels_last) and inputs of that kind. Other inputs are refused,
-    or, with `convert`, copied. Weights are made, and loaded by load_state_dict, in that order;
-    gradients that come in another one are copied.
+    The memory order is not torch's default: inputs, weights and outputs have adjacent channels
+    (torch.channels_last, channels_last_3d, or x.mT for one axis). Use
+    model.to(memory_format=torch.channels_last), and inputs of that format. Other inputs are refused,
+    or copied with `convert`. Weights are created, and loaded by load_state_dict, in that order;
+    gradients in another order are copied.
 
     Tensors are float16, bfloat16 or float32 (multiplied on a GPU as
-    torch.backends.cudnn.conv.fp32_precision says: as tf32 by default); under torch.autocast, input
+    torch.backends.cudnn.conv.fp32_precision says, by default as tf32); under torch.autocast, input
     and weight are cast as torch casts them. Calls are legal in CUDA graphs once they have run with
-    the same sizes; results are repeatable bit by bit.
+    the same sizes; results are repeatable bit for bit.
 
-    convert: whether inputs in another order are copied instead of refused.
+    convert: True copies inputs in another memory order instead of refusing them.
     """
 
     convert: bool
@@ -45,7 +45,7 @@ class _Convolution:
 
     @classmethod
     def from_conv(cls, conv: nn.Module, *, convert: bool = False) -> Self:
-        """A layer that does what torch's does, with the very same parameters.
+        """Converts a layer of torch's, and shares its parameters.
 
         The memory of the weight is reordered, which its optimizer does not notice.
         """
@@ -96,7 +96,7 @@ class _Forward(_Convolution):
         else:
             input = channels_last(nn.functional.pad(input, padding, mode=self.padding_mode))
             padding = [0]
-        return _conv_autograd.conv(input, weight, bias, self.stride, padding, self.dilation, self.groups)
+        return conv_autograd.conv(input, weight, bias, self.stride, padding, self.dilation, self.groups)
 
 
 class _Transposed(_Convolution):
@@ -114,7 +114,7 @@ class _Transposed(_Convolution):
         if input.dim() == self.weight.dim() - 1:
             return self.forward(input[None], output_size)[0]
         input, weight = self._operands(input, self.weight)
-        return _conv_autograd.conv_dgrad(
+        return conv_autograd.conv_dgrad(
             self._input_size(input, output_size),
             weight,
             input,

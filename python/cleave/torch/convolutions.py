@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from .._epilogue import BoundEpilogue, Epilogue
-from . import _conv_autograd
-from ._epilogue import arguments, results
+from ._operators import conv_autograd
+from ._operators.epilogue import arguments, results
 
 _conv = torch.ops.cleave.conv
 
@@ -27,22 +27,22 @@ def conv2d(
     epilogue: BoundEpilogue | Epilogue | None = None,
     **options: Any,
 ) -> Tensor | tuple[Tensor, ...]:
-    """`cleave.conv2d` by torch.ops.cleave: with gradients, and under torch.compile(fullgraph=True).
+    """`cleave.conv2d` as a torch operator: with gradients, and under torch.compile(fullgraph=True).
 
     With an epilogue function, input, weight, bias, c and the function's tensors have gradients, as in
-    `cleave.torch.gemm`: where the derivative reads the sum, backward makes the convolution again with the derivative as
-    its epilogue; sums over pixels are torch's.
+    `cleave.torch.gemm`: if the derivative reads the sum, backward runs the convolution again with the derivative as its
+    epilogue; sums over pixels are computed by torch.
 
     Args:
         input, weight, bias: as in torch.nn.functional.conv2d; input and weight have their channels adjacent
             (memory_format=torch.channels_last), and so do matrices of the function.
-        stride, padding, dilation, groups: as there, padding as numbers; 2 for each axis are those before the axes, then
-            those after them.
+        stride, padding, dilation, groups: as there, padding as numbers. Two numbers per axis are first those before all
+            axes, then those after.
         epilogue: as in `cleave.conv2d`.
         options: c, alpha, beta, activation, out_dtype, split_k_mode, split_k_slices: as in torch.ops.cleave.conv.
 
     Returns:
-        A new D, channels last, or the tuple of the function's outputs. As repeatable, and as safe in CUDA graphs, as
+        A new D, channels last, or a tuple of the function's outputs. As repeatable, and as safe in CUDA graphs, as
         `cleave.conv2d`.
 
     Raises:
@@ -63,7 +63,7 @@ def conv1d(
     epilogue: BoundEpilogue | Epilogue | None = None,
     **options: Any,
 ) -> Tensor | tuple[Tensor, ...]:
-    """`cleave.torch.conv2d` of one axis: channels are adjacent in what x.mT.contiguous().mT is."""
+    """`cleave.torch.conv2d` with one axis; x.mT.contiguous().mT has adjacent channels."""
     return _convolve(1, input, weight, bias, (stride, padding, dilation, groups), epilogue, options)
 
 
@@ -79,7 +79,7 @@ def conv3d(
     epilogue: BoundEpilogue | Epilogue | None = None,
     **options: Any,
 ) -> Tensor | tuple[Tensor, ...]:
-    """`cleave.torch.conv2d` of three axes: memory_format=torch.channels_last_3d."""
+    """`cleave.torch.conv2d` with three axes; memory_format=torch.channels_last_3d."""
     return _convolve(3, input, weight, bias, (stride, padding, dilation, groups), epilogue, options)
 
 
@@ -100,4 +100,4 @@ def _convolve(
         return results(_conv.epilogue(input, weight, *arguments(epilogue, options), bias, *given, **options))
     if options:
         return _conv.full(input, weight, bias, *given, **options)
-    return _conv_autograd.conv(input, weight, bias, *given)
+    return conv_autograd.conv(input, weight, bias, *given)

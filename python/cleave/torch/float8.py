@@ -57,15 +57,14 @@ class _Linear(torch.autograd.Function):
 
 
 class Float8Linear(nn.Linear):
-    """y = x @ weight.T + bias, forward and backward by products of 8-bit floats: for training.
+    """y = x @ weight.T + bias, multiplied in 8-bit floats forward and backward; for training.
 
-    Parameters are nn.Linear's, of float32, bfloat16 or float16: master weights, which each call quantises anew; so a
-    state_dict is nn.Linear's. x is [..., in_features], of any of these dtypes (under torch.autocast its), and y is
-    [..., out_features], of x's. Gradients have the dtypes of what they are of, a weight's that of
-    `weight.grad_dtype` if it is set; a float32 one is the sums as they are. Features should be multiples
-    of 16, and so should tokens: others are served by slower kernels.
+    The parameters, and so the state_dict, are nn.Linear's, in float32, bfloat16 or float16: master weights, which each
+    call quantises anew. x is [..., in_features], of any of these dtypes (under torch.autocast of its dtype), and y is
+    [..., out_features], of x's dtype. A gradient has the dtype of its tensor, or `weight.grad_dtype` if that is set; in
+    float32 it is the unrounded sums. Features and tokens should be multiples of 16: others run on slower kernels.
 
-    recipe: what shares a scale, by torchao's names. Scales are found in every call, and stay on the device.
+    recipe: what shares a scale, by torchao's names. Scales are computed in every call, and stay on the device.
 
     | recipe | x, dy | weight | dw |
     |---|---|---|---|
@@ -74,14 +73,14 @@ class Float8Linear(nn.Linear):
     | `"rowwise_with_gw_hp"` | row | row | of dy and x in their own dtypes |
     | `"tensorwise"` | all | all | the same 8 bits, transposed |
 
-    "blockwise" reads x and dy once each, for both products that they are in; "rowwise" copies them transposed. But for
-    "blockwise", y is summed with use_fast_accum, as torchao has it.
+    "blockwise" reads x and dy once each, for both of their products; "rowwise" makes transposed copies. All recipes but
+    "blockwise" sum y with use_fast_accum, as torchao does.
 
-    grad_dtype: of dy, `"float8_e4m3fn"` or `"float8_e5m2"`; by default float8_e5m2 for "tensorwise" and float8_e4m3fn
-    for others. x and weight are float8_e4m3fn.
+    grad_dtype: dy's, `"float8_e4m3fn"` or `"float8_e5m2"`; defaults to float8_e5m2 for "tensorwise" and float8_e4m3fn
+    for the others. x and weight are float8_e4m3fn.
 
-    Kept for backward: a byte for each element of x and of weight ("rowwise_with_gw_hp": x itself). Legal in CUDA
-    graphs once the same call has run, compiles in one graph, repeatable bit by bit; differentiable once. What shares a
+    Backward keeps a byte per element of x and of weight ("rowwise_with_gw_hp": x itself). Legal in CUDA graphs once the
+    same call has run; compiles to one graph; repeatable bit for bit; differentiable once. Everything that shares a
     scale with a NaN or an infinity becomes NaN.
     """
 
@@ -96,7 +95,7 @@ class Float8Linear(nn.Linear):
         recipe: str = "blockwise",
         grad_dtype: str | torch.dtype | None = None,
     ) -> None:
-        """Initialised as nn.Linear; ValueError names a recipe or a grad_dtype that there is not."""
+        """Initialised as nn.Linear. ValueError for an unknown recipe or grad_dtype."""
         chosen = _float8.recipe_of(recipe)
         super().__init__(in_features, out_features, bias, device, dtype)
         self.recipe = recipe
@@ -106,7 +105,7 @@ class Float8Linear(nn.Linear):
     def from_float(
         cls, linear: nn.Linear, recipe: str = "blockwise", *, grad_dtype: str | torch.dtype | None = None
     ) -> Float8Linear:
-        """A layer with the very same parameters, so that optimizers made before go on working."""
+        """Converts a layer, and shares its parameters, so that existing optimizers go on working."""
         options = {"recipe": recipe, "grad_dtype": grad_dtype, "device": "meta"}
         layer = cls(linear.in_features, linear.out_features, linear.bias is not None, **options)
         layer.weight, layer.bias = linear.weight, linear.bias

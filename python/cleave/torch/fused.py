@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ._chains import DecoderLayer
+from ._fusion.chains import DecoderLayer
 from .linear import W8A8Linear
 from .norm import Quantized, RMSNormQuantize
 
@@ -16,14 +16,14 @@ from .norm import Quantized, RMSNormQuantize
 class W8A8SwiGLU(W8A8Linear):
     """silu(gate(x)) * up(x) of two `W8A8Linear` layers, as one product.
 
-    weight is [2 * out_features, in_features], the gates' rows and then the ups', and so are weight_scale and bias.
-    Sums are rounded once, to y's dtype, after the gate. Else as `W8A8Linear`.
+    weight is [2 * out_features, in_features], the rows of gate and then those of up, and so are weight_scale and bias.
+    Sums are rounded once, to y's dtype, after the gate. Otherwise as `W8A8Linear`.
     """
 
     activation = "swiglu"  # of the product
 
     def __init__(self, in_features: int, rows: int, bias: bool = True, **options: Any) -> None:
-        """An empty one, to load a state_dict into. rows: of the weight; options as of `W8A8Linear`."""
+        """Creates an empty layer, to load a state_dict into. rows: the weight's; options: as in `W8A8Linear`."""
         super().__init__(in_features, rows, bias, **options)
         self.out_features = rows // 2
 
@@ -33,7 +33,7 @@ class W8A8SwiGLU(W8A8Linear):
 
 
 class GatedMLP(nn.Module):
-    """down(silu(gate(x)) * up(x)), of which all but down is one product."""
+    """down(silu(gate(x)) * up(x)), where everything before down is one product."""
 
     def __init__(self, gate_up: W8A8SwiGLU, down: nn.Module) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class GatedMLP(nn.Module):
 
 
 class _Between:
-    """What fused layers hand to each other in a tensor's place: nobody else can read it."""
+    """What fused layers pass to each other instead of a tensor; no other module can read it."""
 
     remedy: str
 
@@ -53,7 +53,7 @@ class _Between:
 
 
 class PendingSum(_Between):
-    """x + residual, which the norm of the layer that gets it adds, in the kernel that normalises."""
+    """x + residual, to be added by the next layer's norm, in the kernel that normalises."""
 
     remedy = "something reads what is between layers; use cleave.torch.fuse(model, across_layers=False)"
 
@@ -62,7 +62,7 @@ class PendingSum(_Between):
 
 
 class Projections(_Between):
-    """What several linear layers make of the same rows; passed to each of them, as the rows would be."""
+    """The results of several linear layers of the same rows; passed to each of them in place of the rows."""
 
     remedy = "something else than linear layers reads the norm; use cleave.torch.fuse(model, skip=...) with the layer"
 

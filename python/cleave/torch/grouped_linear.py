@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from . import _dealt, _float8, _float8_grouped
-from ._grouped_autograd import Groups, gradient_of_bias
+from ._operators.grouped_autograd import Groups, gradient_of_bias
 from ._scales import BLOCK
 
 _grouped_gemm = torch.ops.cleave.grouped_gemm
@@ -59,23 +59,24 @@ class GroupedLinear(nn.Module):
     are their gradients. Groups may have any size; the weight's gradient of an empty one is zero.
 
     One launch forward and two backward, legal in CUDA graphs once they have run with the same
-    number of tokens, whatever offs holds when they are replayed; repeatable bit by bit.
+    number of tokens, whatever offs holds when they are replayed; repeatable bit for bit.
 
     Parameters:
         weight: [num_groups, out_features, in_features].
         bias: [num_groups, out_features], or None.
 
-    accumulate_main_grad: the weight's gradient is added to `weight.main_grad`, in float32 by the
-    product itself, as Megatron-LM and TransformerEngine do with gradient_accumulation_fusion: saves
-    the gradient in the weight's dtype and a pass over both. `main_grad` is the caller's: float32
-    [num_groups, out_features, in_features], there before backward, zeroed between steps.
+    accumulate_main_grad: the product itself adds the weight's gradient to `weight.main_grad`, in
+    float32, as Megatron-LM and TransformerEngine do with gradient_accumulation_fusion. That saves
+    the gradient in the weight's dtype, and a pass over both. The caller provides `main_grad`,
+    float32 [num_groups, out_features, in_features], before backward, and zeroes it between steps.
     `weight.grad` stays as it is; `weight.grad_added_to_main_grad` becomes True. For eager mode and
-    CUDA graphs: torch.compile breaks its graph there. Where gradients are looked for in `weight.grad`, as by FSDP and
-    for DTensors, `weight.grad_dtype = torch.float32` has them made, and added up, in float32 (torch 2.13; eager mode).
+    CUDA graphs; torch.compile breaks its graph there. Where gradients must be in `weight.grad`, as for FSDP and
+    DTensors, `weight.grad_dtype = torch.float32` computes and accumulates them in float32 (torch 2.13; eager mode).
 
-    recipe: "blockwise" makes the three products of 8-bit floats, as `Float8Linear` does, which has the rest: x and y's
-    gradient are quantised in blocks of 1x128, of the weight's gradient along each group's own tokens, the weight in
-    blocks of 128x128. out_features must be a multiple of 128. No padding, no waiting: groups stay of any size.
+    recipe: "blockwise" runs the three products in 8-bit floats, as `Float8Linear` does (see there). x and y's gradient
+    are quantised in blocks of 1x128, which for the weight's gradient run along each group's own tokens, and the weight
+    in blocks of 128x128. out_features must be a multiple of 128. Groups may still have any size, without padding, and
+    nothing waits for the GPU.
     """
 
     def __init__(

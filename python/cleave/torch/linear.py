@@ -26,31 +26,32 @@ Activation = str | float | Tensor
 
 
 class W8A8Linear(StaticWeights):
-    """y = x @ weight.T + bias, of 8-bit numbers: for inference, without gradients.
+    """y = x @ weight.T + bias in 8 bits, for inference: without gradients.
 
-    The weight is quantised once, with a scale per output, or per block. Activations are quantised in each call: with a
-    scale per token (row of x), or with one given scale, which saves reading x for its largest value; beside a weight
-    in blocks with a scale per 128 neighbours of a token. A call is two kernels, the second of which starts while the
-    first ends; both are legal in CUDA graphs once they have run on the same device with the same number of tokens,
-    which `prepare` does. Results are repeatable bit by bit.
+    The weight is quantised once, with a scale per output or per block. Activations are quantised in each call: with a
+    scale per token (row of x); with one given scale, which saves reading x to find its largest value; or, if the
+    weight has block scales, with a scale per 128 neighbours of a token. A call is two kernels, the second of which
+    starts while the first ends. Both are legal in CUDA graphs once they have run on the same device with the same
+    number of tokens, or were prepared by `prepare`. Results are repeatable bit for bit.
 
-    x is [..., in_features], float16, bfloat16 or float32; y is [..., out_features], of x's dtype. What is
-    quantised already, by `RMSNormQuantize` say, and so is read by several layers, comes in x's place: `Quantized`, or
-    a pair (q, scale), then y is bfloat16. Its dtype must be the weight's, and it must be smoothed if the layer smooths.
+    x is [..., in_features], float16, bfloat16 or float32; y is [..., out_features], of x's dtype. In place of x the
+    layer takes rows that are quantised already, by `RMSNormQuantize` for several layers at once, say: `Quantized`, or
+    a pair (q, scale), which gives a bfloat16 y. Their dtype must be the weight's, and they must be smoothed if the
+    layer smooths.
 
-    Buffers, so that a state_dict has everything:
+    Everything is in buffers, and so in the state_dict:
         weight: [out_features, in_features], int8 or float8_e4m3fn, by rows.
         weight_scale: float32; [out_features], or by granularity: "block_1x128" [out_features, ceil(in_features / 128)],
             "block_128x128" [ceil(out_features / 128), ceil(in_features / 128)].
         bias: [out_features], or None.
-        activation_scale: [1], float32, or None where scales are per token.
-        smooth: [in_features], float32, or None. It moves magnitude from few large channels of the
-            activations into the weight: what is quantised is x / smooth and weight * smooth.
+        activation_scale: [1], float32, or None if scales are per token.
+        smooth: [in_features], float32, or None. It moves the magnitude of a few large channels of the
+            activations into the weight: x / smooth and weight * smooth are quantised.
     Casting the module (`.half()`) casts the bias only.
 
-    static_weights: the product may begin to load the weight while the launch ahead, the quantisation, still runs. It
-    promises that nothing that is under way writes the buffers. Where the layer is made, copied, moved or loads a
-    state_dict, it waits for that once; after other writes, `weight.copy_(...)` say, call `wait_for_weights()`.
+    static_weights promises that no work that is still running writes the buffers, so that the product may begin to load
+    the weight while the launch ahead, the quantisation, still runs. The layer waits once after it is created, copied or
+    moved, or loads a state_dict; after other writes (`weight.copy_(...)`, say) call `wait_for_weights()`.
     """
 
     _product = staticmethod(torch.ops.cleave.scaled_gemm.full)
@@ -69,11 +70,11 @@ class W8A8Linear(StaticWeights):
         static_weights: bool = True,
         device: Any = None,
     ) -> None:
-        """An empty one, to load a state_dict into: `from_linear` makes one of a layer.
+        """Creates an empty layer, to load a state_dict into; `from_linear` converts a layer.
 
-        activation: "dynamic" (scales found in each call) or "static". granularity: what shares a scale of the
-        weight, "row", "block_1x128" or "block_128x128". use_fast_accum: as torch._scaled_mm means it, for
-        float8_e4m3fn only: sums with about 14 bits, and quicker.
+        activation: "dynamic" (scales are computed in each call) or "static". granularity: what shares a scale of the
+        weight, "row", "block_1x128" or "block_128x128". use_fast_accum: as in torch._scaled_mm, for float8_e4m3fn
+        only: faster, with sums of about 14 bits.
         """
         super().__init__()
         if activation not in ("dynamic", "static"):
@@ -112,12 +113,12 @@ class W8A8Linear(StaticWeights):
         use_fast_accum: bool = False,
         static_weights: bool = True,
     ) -> W8A8Linear:
-        """The layer in 8 bits, on its device.
+        """Converts a layer to 8 bits, on its device.
 
-        dtype: "int8" or "float8_e4m3fn". activation: "dynamic" for a scale per token, or the scale
-        of every activation: the largest |x| (after smoothing) / 127, or / 448 for float8_e4m3fn;
-        what is larger saturates. granularity: what shares a scale of the weight. smooth: positive, one per input
-        channel, as the first result of `cleave.smooth(amax, linear.weight)`.
+        dtype: "int8" or "float8_e4m3fn". activation: "dynamic" for a scale per token, or one scale
+        for all activations: the largest |x| (after smoothing) / 127, or / 448 for float8_e4m3fn;
+        larger values saturate. granularity: what shares a scale of the weight. smooth: positive, one per input
+        channel, such as the first result of `cleave.smooth(amax, linear.weight)`.
         """
         dynamic = isinstance(activation, str)
         if dynamic and activation != "dynamic":

@@ -10,22 +10,25 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from . import _checkpoint, _formats
-from ._block_experts import BlockExperts
-from ._expert_modules import are_experts, gate_of
-from ._expert_tensors import ExpertTensors
-from ._formats import Scheme
-from ._four_bits import FourBits, Place
+from ._checkpoints import files, formats
+from ._checkpoints.block_experts import BlockExperts
+from ._checkpoints.expert_modules import are_experts, gate_of
+from ._checkpoints.expert_tensors import ExpertTensors
+from ._checkpoints.formats import Scheme
+from ._checkpoints.four_bits import FourBits, Place
+from ._checkpoints.tensors import Tensors
 from ._packed_layer import HALVES
 from ._replace import replace_layers
-from ._tensors import Tensors
 from .linear import W8A8Linear
 from .mixed_linear import W4A16Linear
 
 
 class Loaded(NamedTuple):
-    """layers: the names of those that are in 8 or 4 bits now. unused: the checkpoint's tensors that the model has no
-    place for, such as the scales of a cache."""
+    """What was loaded.
+
+    layers: names of the layers that are in 8 or 4 bits now. unused: the checkpoint's tensors that the model has no
+    place for, such as the scales of a cache.
+    """
 
     layers: list[str]
     unused: list[str]
@@ -74,20 +77,20 @@ def load_quantized(
         raise ValueError("neither config.json nor the model has a quantization_config; pass it")
     if not isinstance(config, Mapping):
         config = config.to_dict()
-    return _Loading(model, Tensors(tensors), _formats.read(config)).run(use_fast_accum)
+    return _Loading(model, Tensors(tensors), formats.read(config)).run(use_fast_accum)
 
 
 def _open(checkpoint: str | Path | Mapping[str, Tensor]) -> tuple[Mapping[str, Tensor], Mapping[str, Any] | None]:
     if isinstance(checkpoint, Mapping):
         return checkpoint, None
     folder = Path(checkpoint)
-    return _checkpoint.Files(folder), _checkpoint.quantization_config(folder)
+    return files.Files(folder), files.quantization_config(folder)
 
 
 class _Loading:
-    """Finds, by names alone, what becomes of each module and tensor; then does it."""
+    """Decides by names alone what becomes of each module and tensor; then does it."""
 
-    def __init__(self, model: nn.Module, tensors: Tensors, scheme_of: _formats.SchemeOf) -> None:
+    def __init__(self, model: nn.Module, tensors: Tensors, scheme_of: formats.SchemeOf) -> None:
         self.model = model
         self.tensors = tensors
         self.schemes: dict[str, Scheme | FourBits] = {}

@@ -1,4 +1,4 @@
-"""Low-rank adapters: each row of a batch through the one that it asks for, in one kernel or two grouped products."""
+"""Low-rank adapters: each row of a batch goes through its own adapter, by one kernel or two grouped products."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MOST_RANK = 64  # of the kernel
 
 
 def _has_kernel(x: Tensor, a: Tensor, *others: Tensor | None) -> bool:
-    """Whether one kernel does both products: of 16-bit floats, on a GPU."""
+    """Whether one kernel computes both products: for 16-bit floats on a GPU."""
     adapters, rank = a.shape[:2]
     fits = x.is_cuda and rank <= _MOST_RANK and x.dtype in (torch.float16, torch.bfloat16)
     # Two products' tiles are larger, which adapters of hundreds of rows and many ranks are worth.
@@ -29,32 +29,32 @@ def lora(
     *,
     out: Tensor | None = None,
 ) -> Tensor:
-    """residual + scale * (x @ a[g].T) @ b[g].T, for the rows of x that are adapter g's.
+    """residual + scale * (x @ a[g].T) @ b[g].T, for the rows of x that belong to adapter g.
 
-    One launch on a GPU where all are bfloat16, or all float16, the rank is at most 64 (32 where 2048 rows and more are
-    256 and more an adapter) and no gradients are wanted; else two, whatever the adapters' numbers of rows, 0 and 1
-    included. Nothing waits for the GPU. Repeatable bit by bit, and legal in CUDA graphs once it has run with as many
-    rows, for whatever offs holds when they are replayed.
+    Without gradients, on a GPU, with all tensors in bfloat16 or all in float16, and a rank of at most 64, it is one
+    launch (for at least 2048 rows, and 256 per adapter, the rank must be at most 32). Otherwise it is two, whatever
+    the adapters' numbers of rows, 0 and 1 included. Nothing waits for the GPU. Repeatable bit for bit, and legal in
+    CUDA graphs once it has run with as many rows, whatever offs holds when they are replayed.
 
-    Where x, a, b or residual require grad, they have gradients, and what the second product gives is rounded to x's
-    dtype before the residual is added; elsewhere the sum is made, and rounded once, in that product.
+    If x, a, b or residual require grad, they get gradients, and the result of the second product is rounded to x's
+    dtype before the residual is added; otherwise that product computes the sum, and rounds it once.
 
     Args:
-        x: [rows, in_features], sorted by adapter: `cleave.moe.permute` sorts.
-        a: [adapters, rank, in_features], which is peft's lora_A.weight of each adapter.
-        b: [adapters, out_features, rank], which is its lora_B.weight. The three have one dtype.
+        x: [rows, in_features], sorted by adapter (`cleave.moe.permute` sorts).
+        a: [adapters, rank, in_features]: peft's lora_A.weight of each adapter.
+        b: [adapters, out_features, rank]: its lora_B.weight. x, a and b have one dtype.
         offs: where each adapter's rows end, int32 or int64 [adapters] on x's device.
-        scale: one for all adapters, such as lora_alpha / rank; what differs between them is multiplied into b.
-        residual: [rows, out_features], such as what the layer itself gives; default: zeros.
-        out: where to write, without gradients; residual itself has it added to in place.
+        scale: one for all adapters, such as lora_alpha / rank; multiply b by factors that differ between adapters.
+        residual: [rows, out_features], such as the layer's own output; defaults to zeros.
+        out: where to write, without gradients; pass residual itself to add in place.
 
     Returns:
-        [rows, out_features], in the residual's dtype, or x's, a new tensor unless out is given. Rows past offs[-1],
-        which no adapter has, are the residual's, or zero.
+        [rows, out_features], in the residual's dtype or x's; a new tensor unless out is given. Rows past offs[-1],
+        which belong to no adapter, are the residual's, or zero.
 
     Raises:
-        ValueError: shapes of a and b that are no adapters'; out where gradients are wanted.
-        RuntimeError: what torch.ops.cleave.grouped_gemm, or lora.out, refuses.
+        ValueError: the shapes of a and b do not fit adapters; out is given where gradients are wanted.
+        RuntimeError: what torch.ops.cleave.grouped_gemm or lora.out refuses.
     """
     if a.dim() != 3 or b.dim() != 3 or a.shape[:2] != (b.shape[0], b.shape[2]):
         raise ValueError(

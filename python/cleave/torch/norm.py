@@ -18,10 +18,10 @@ _normed_sum_static = torch.ops.cleave.quantize_normed_sum_static.default
 
 
 class Quantized(NamedTuple):
-    """Rows in 8 bits, x ~ q * scale: what several `W8A8Linear` layers take in x's place, quantised once.
+    """Rows in 8 bits, x ~ q * scale, which several `W8A8Linear` layers can take in place of x, quantised once.
 
     q: [..., K], int8 or float8_e4m3fn. scale: float32, [rows, 1], [rows, ceil(K / 128)],
-    or [1] for all. dtype: x's, which results have.
+    or [1] for all. dtype: that of x, and of the layers' results.
     """
 
     q: Tensor
@@ -30,25 +30,25 @@ class Quantized(NamedTuple):
 
     @property
     def shape(self) -> torch.Size:
-        """That of what was quantised."""
+        """The shape of the rows that were quantised."""
         return self.q.shape
 
 
 class RMSNormQuantize(nn.Module):
-    """The RMS norm of x, or of x + residual, in 8 bits by one kernel: for inference.
+    """The RMS norm of x, or of x + residual, quantised to 8 bits by the same kernel; for inference.
 
         norm = cleave.torch.RMSNormQuantize.from_norm(layer.input_layernorm, "float8_e4m3fn")
         x, residual = norm(x, residual)
         q, k, v = q_proj(x), k_proj(x), v_proj(x)  # W8A8Linear of that dtype
 
     x is [..., hidden_size], float16, bfloat16 or float32, and residual of the same shape, of any of these. The sum is
-    rounded to the residual's dtype before it is normalised; the norm is not rounded before it is quantised. Results
-    of a row are the same bit by bit among any number of rows. Legal in CUDA graphs once it has run on the same device,
-    or `cleave.prepare` has.
+    rounded to the residual's dtype before it is normalised; the norm is not rounded before it is quantised. A row's
+    result has the same bits whatever the other rows are. Legal in CUDA graphs once it has run on the same device, or
+    was prepared by `cleave.prepare`.
 
-    weight: [hidden_size], a parameter. eps. granularity: "row", a scale for each, or "block_1x128" for layers whose
-    weights are in blocks. activation_scale: [1], float32, for all rows of all calls, or None where they are found in
-    each call. zero_centered: the weight is kept less 1, as in Gemma.
+    weight: [hidden_size], a parameter. granularity: "row" for a scale per row, or "block_1x128" for layers whose
+    weights have block scales. activation_scale: [1], float32, for all rows of all calls, or None if scales are computed
+    in each call. zero_centered: the stored weight is 1 less, as in Gemma.
     """
 
     def __init__(
@@ -90,11 +90,11 @@ class RMSNormQuantize(nn.Module):
         zero_centered: bool = False,
         smooth: Tensor | None = None,
     ) -> RMSNormQuantize:
-        """Makes it from a norm with a `weight`, and an `eps` or (transformers' name) `variance_epsilon`; on its device.
+        """Converts a norm with a `weight` and an `eps` (in transformers `variance_epsilon`), on its device.
 
-        activation: "dynamic", or the scale of every row, as in `W8A8Linear.from_linear`.
-        smooth: positive, one per channel: what comes is divided by it, as `W8A8Linear.from_linear(..., smooth=smooth)`
-        expects. It is put into a copy of the weight, in float32.
+        activation: "dynamic", or one scale for all rows, as in `W8A8Linear.from_linear`.
+        smooth: positive, one per channel: the result is divided by it, as `W8A8Linear.from_linear(..., smooth=smooth)`
+        expects. It is folded into a float32 copy of the weight.
         """
         eps = getattr(norm, "variance_epsilon", getattr(norm, "eps", None))
         weight = getattr(norm, "weight", None)

@@ -27,8 +27,8 @@ from torch.distributed.tensor import DTensor, Placement, Replicate, Shard, distr
 from torch.distributed.tensor.parallel import ParallelStyle
 
 from .. import distributed
-from . import _sharding
-from ._dealt_layers import LAYERS, Layer
+from ._sharding import operators
+from ._sharding.layers import LAYERS, Layer
 from ._static_weights import StaticWeights
 from .dispatch import Dispatcher
 from .moe import MoE
@@ -271,4 +271,4 @@ def _local(x: Tensor, given: Placement, wanted: Placement, mesh: DeviceMesh) -> 
     return x.redistribute(mesh, [wanted]).to_local()
 
 
-_sharding.register()
+operators.register()

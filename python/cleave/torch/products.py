@@ -10,7 +10,7 @@ from torch import Tensor
 from .._epilogue import BoundEpilogue, Epilogue
 from .._weights.packed import PackedWeights
 from .._weights.product import arguments_of, check
-from ._epilogue import ARGUMENTS, arguments, results
+from ._operators.epilogue import ARGUMENTS, arguments, results
 
 _gemm = torch.ops.cleave.gemm
 _scaled_gemm = torch.ops.cleave.scaled_gemm
@@ -28,17 +28,18 @@ def gemm(
     epilogue: BoundEpilogue | Epilogue | None = None,
     **options: Any,
 ) -> Tensor | tuple[Tensor, ...]:
-    """`cleave.gemm` by torch.ops.cleave: with gradients, and under torch.compile(fullgraph=True).
+    """`cleave.gemm` as a torch operator: with gradients, and under torch.compile(fullgraph=True).
 
-    With an epilogue function, a, b, bias, c and the function's tensors have gradients, of the derivative that
-    follows from what the function does, or of `Epilogue.backward`; numbers have none. Gradients of scalars, rows
-    and columns are sums over what they broadcast over. Where the derivative reads the sum, backward makes the
-    product again with the derivative as its epilogue; per element of D it needs memory for the sum's gradient
-    and for those of up to two further inputs, in a's type (of a matrix in its own), and of more inputs for
-    the sum in float32. Where an output beside D (`pre`) says enough, or the sum is not read, torch computes
-    the derivative without the product; such an output is kept for that.
+    With an epilogue function, a, b, bias, c and the function's tensors have gradients; numbers have none. The
+    derivative is derived from the function, or is its `Epilogue.backward`. Gradients of scalars, rows and columns
+    are summed over the elements that they were broadcast to.
 
-    Casts pass gradients on; comparisons have none; of equal values of `minimum` and `maximum` each has half.
+    If the derivative reads the sum, backward runs the product again with the derivative as its epilogue. Per element of
+    D that takes memory for the gradient of the sum and of up to two further inputs, in a's type (a matrix's in its
+    own), or, with more inputs, for the sum in float32. If another output (`pre`) is enough, or the sum is not read,
+    torch computes the derivative without the product, and such an output is kept for it.
+
+    Casts pass gradients on, comparisons have none, and equal arguments of `minimum` and `maximum` get half each.
 
     Args:
         a, b: [M, K] and [K, N], or batches of them.
@@ -47,8 +48,8 @@ def gemm(
             out_scale, scale_major, use_ue8m0: as in `cleave.gemm`, without an epilogue function and gradients.
 
     Returns:
-        A new D, or the tuple of the function's outputs, or D and its scales. As repeatable, and as safe in CUDA graphs,
-        as `cleave.gemm`.
+        A new D, a tuple of the function's outputs, or D and its scales. As repeatable, and as safe in CUDA graphs, as
+        `cleave.gemm`.
 
     Raises:
         RuntimeError: what `cleave.gemm` raises as ValueError or TypeError.
@@ -68,10 +69,10 @@ def scaled_gemm(
     epilogue: BoundEpilogue | Epilogue | None = None,
     **options: Any,
 ) -> Tensor | tuple[Tensor, ...]:
-    """`cleave.scaled_gemm` by torch.ops.cleave: under torch.compile(fullgraph=True), its epilogue with gradients.
+    """`cleave.scaled_gemm` as a torch operator: under torch.compile(fullgraph=True), with gradients in its epilogue.
 
-    The tensors of an epilogue function have gradients, and so have bias and c beside one; 8-bit operands and their
-    scales have none. Else as `gemm` here.
+    The tensors of an epilogue function, and bias and c beside one, have gradients; 8-bit operands and their scales have
+    none. Otherwise as `gemm` here.
 
     Args:
         a, b, scale_a, scale_b, bias, epilogue: as in `cleave.scaled_gemm`.
@@ -79,11 +80,11 @@ def scaled_gemm(
             split_k_slices: as in torch.ops.cleave.scaled_gemm. out_scale, scale_major, use_ue8m0: as in `gemm` here.
 
     Returns:
-        A new D, or the tuple of the function's outputs, or D and its scales.
+        A new D, a tuple of the function's outputs, or D and its scales.
 
     Raises:
-        RuntimeError: what `cleave.scaled_gemm` raises as ValueError or TypeError; a tensor that requires grad and
-            has none.
+        RuntimeError: what `cleave.scaled_gemm` raises as ValueError or TypeError; a tensor that requires grad but has
+            no gradient here.
     """
     if epilogue is None:
         operator = _scaled_gemm.quantized if "out_scale" in options else _scaled_gemm
@@ -101,11 +102,12 @@ def grouped_gemm(
     epilogue: BoundEpilogue | Epilogue | None = None,
     **options: Any,
 ) -> Tensor | tuple[Tensor, ...]:
-    """`cleave.grouped_gemm` by torch.ops.cleave: with gradients, and under torch.compile(fullgraph=True).
+    """`cleave.grouped_gemm` as a torch operator: with gradients, and under torch.compile(fullgraph=True).
 
-    With an epilogue function a, b, bias and the function's tensors have gradients, with values for each group summed
-    over its rows. Backward makes the product again with the derivative as its epilogue, for every three gradients
-    once: where groups are, only the GPU knows. What belongs to no group gives and gets none.
+    With an epilogue function a, b, bias and the function's tensors have gradients; values that differ from group to
+    group get sums over the group's rows. Backward runs the product again with the derivative as its epilogue, once for
+    every three gradients, since only the GPU knows where groups are. What belongs to no group gets no
+    gradient and contributes to none.
 
     Args:
         a, b, offs, bias, epilogue: as in `cleave.grouped_gemm`.

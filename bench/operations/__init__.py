@@ -1,0 +1,1 @@
+"""What suites measure: a module for each kind of operation, with its cases, their operands and references."""

@@ -1,0 +1,214 @@
+"""Epilogue functions in torch.ops.cleave: what their inputs are there, their outputs' types, and their gradients.
+
+The derivative of a function is one of the same operations. Where it reads the sum, it is the epilogue of the same
+product, made again: that takes no memory but the gradients', one value per element of D for each input that has one
+(three at most; else the sums are stored, in float32, and torch does the rest). Where it does not read the sum, or one
+of the outputs says enough in its place, torch computes it of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..._core import EpilogueFunction
+from ..._epilogue import BoundEpilogue, Epilogue
+from ..._epilogue.derivative import derivative, has_derivative
+from ..._epilogue.graph import GATES, SUM, Graph, gradient_of, parse
+from ..._epilogue.values import Known, evaluate, needed
+from .sum_to import sum_to
+
+_MOST_INPUTS, MOST_OUTPUTS = 8, 3  # of Cleave's functions
+ARGUMENTS = ("epilogue", "inputs", "numbers", "number_places", "backward")  # of all operators that take one
+
+
+def outputs(text: str) -> list[tuple[torch.dtype | None, str]]:
+    """The dtypes of a function's outputs, D's first, None where it leaves that to the product; and their shapes."""
+    graph = parse(text)
+    types = {name: None if dtype is None else getattr(torch, dtype) for name, (dtype, _) in graph.outputs.items()}
+    return [(dtype, graph.shape(name)) for name, dtype in types.items()]
+
+
+def separate(inputs: Iterable[Any]) -> tuple[list[Tensor], list[float], list[int]]:
+    """A function's inputs, as its operators take them: tensors, numbers, and the places of these."""
+    tensors, numbers, places = [], [], []
+    for place, value in enumerate(inputs):
+        if isinstance(value, Tensor):
+            tensors.append(value)
+        else:
+            numbers.append(float(value))
+            places.append(place)
+    return tensors, numbers, places
+
+
+def arguments(epilogue: BoundEpilogue | Epilogue, options: dict[str, Any]) -> tuple[Any, ...]:
+    """A function and its inputs, as operators take them. Takes an activation of none out of a call's options."""
+    if options.pop("activation", "none") != "none":
+        raise ValueError("activation is given beside an epilogue function, which takes its place; apply it there")
+    if isinstance(epilogue, Epilogue):  # one without inputs need not be called
+        epilogue = epilogue()
+    return epilogue.text, *separate(epilogue.inputs), epilogue.backward
+
+
+def results(made: list[Tensor]) -> Tensor | tuple[Tensor, ...]:
+    """What operators with a function return, as their callers have it."""
+    return made[0] if len(made) == 1 else tuple(made)
+
+
+def together(text: str, tensors: list[Tensor], numbers: list[float], places: list[int]) -> dict[str, Tensor | float]:
+    """The inputs by their names."""
+    left, given = iter(tensors), dict(zip(places, numbers, strict=True))
+    return {name: given[i] if i in given else next(left) for i, name in enumerate(parse(text).inputs)}
+
+
+class Gradients:
+    """Those of a function's inputs and of the sum, as far as they are wanted.
+
+    multiply: makes the product again, with a function and its inputs, D of a type: its outputs. shape: of D. dtype: of
+    what is summed, and of the sum's gradient. stored: values of the function that are known. spread: a line of values
+    as it broadcasts with D.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        backward: str,
+        inputs: Known,
+        grads: Mapping[str, Tensor],
+        shape: torch.Size,
+        dtype: torch.dtype,
+        stored: Mapping[str, Tensor],
+        multiply: Callable[[str, Iterable[Any], torch.dtype], list[Tensor]],
+        spread: Callable[[Tensor, str, int], Tensor],
+    ) -> None:
+        self._sums = parse(text).sums
+        self._graph = _given(backward, self._sums, tuple(grads)) if backward else derivative(text, tuple(grads))
+        self._inputs = {**inputs, **{f"grad_{name}": grad for name, grad in grads.items()}}
+        self._dtype = dtype
+        self._stored = stored
+        self._multiply = multiply
+        self._spread = spread
+        self._shape = shape
+
+    def of(self, wanted: list[str]) -> dict[str, Tensor]:
+        """By name, "acc" among them: of b's columns, where the function takes two sums. What has none is left out.
+        Those of vectors and scalars are summed."""
+        names = [part for name in wanted for part in (self._sums if name == SUM else (name,))]
+        made = self._elementwise({n: self._graph.outputs[n][1] for n in names if n in self._graph.outputs})
+        parts = [made.pop(name, None) for name in self._sums]
+        gradients = {name: self._summed(grad, name) for name, grad in made.items()}
+        given = next((part for part in parts if part is not None), None)
+        if given is None:
+            return gradients
+        whole = [torch.zeros_like(given) if part is None else part for part in parts]
+        return gradients | {SUM: whole[0] if len(whole) == 1 else torch.cat(whole, -1)}
+
+    def _elementwise(self, wanted: dict[str, str]) -> dict[str, Tensor]:
+        known = {name: self._broadcast(name) for name in self._inputs} | dict(self._stored)
+        simple = {name: value for name, value in wanted.items() if not reads_sums(self._graph, [value], known)}
+        rest = {name: value for name, value in wanted.items() if name not in simple}
+        made = self._again(rest) if rest else {}
+        if made is None:
+            (sums,) = self._multiply(f"d = {SUM}", (), torch.float32)
+            known |= zip(self._sums, sums.chunk(len(self._sums), -1), strict=True)
+            simple, made = wanted, {}
+        values = evaluate(self._graph, list(simple.values()), known)
+        return made | {n: torch.as_tensor(values[v]).expand(self._shape) for n, v in simple.items()}
+
+    def _again(self, wanted: dict[str, str]) -> dict[str, Tensor] | None:
+        """As outputs of the same product; None if they are too much for a function."""
+        outputs: dict[tuple[str, torch.dtype], str] = {}
+        places = {}
+        for name, value in wanted.items():
+            places[name] = outputs.setdefault((value, self._dtype_of(name)), f"d{len(outputs)}")
+        read = needed(self._graph, wanted.values(), {})
+        inputs = {name: x for name, x in self._inputs.items() if name in read}
+        if len(outputs) > MOST_OUTPUTS or len(inputs) > _MOST_INPUTS:
+            return None
+        typed = {name: (str(dtype).removeprefix("torch."), value) for (value, dtype), name in outputs.items()}
+        shapes = {name: self._graph.inputs[name] for name in inputs}
+        values = {name: value for name, value in self._graph.values.items() if name in read}
+        if self._sums == GATES and read.isdisjoint(GATES):
+            _take_gate(values, typed)
+        try:
+            text = _spell(Graph(shapes, values, typed))
+        except ValueError:
+            return None
+        made = dict(zip(typed, self._multiply(text, inputs.values(), next(iter(outputs))[1]), strict=True))
+        return {name: made[place] for name, place in places.items()}
+
+    def _dtype_of(self, name: str) -> torch.dtype:
+        x = self._inputs.get(name)
+        whole = isinstance(x, Tensor) and self._graph.inputs[name] == "matrix" and x.itemsize > 1
+        return x.dtype if whole else self._dtype
+
+    def _broadcast(self, name: str) -> Tensor | float:
+        x, shape = self._inputs[name], self._graph.inputs[name]
+        is_line = isinstance(x, Tensor) and x.dim() == 1 and shape in ("row", "column")
+        return self._spread(x, shape, len(self._shape)) if is_line else x
+
+    def _summed(self, grad: Tensor, name: str) -> Tensor:
+        x = self._inputs[name]
+        shape = self._broadcast(name).shape
+        return sum_to(grad, shape[max(0, len(shape) - grad.dim()) :], x.dtype).reshape(x.shape)
+
+
+@lru_cache(maxsize=256)
+def saved_outputs(text: str, differentiable: tuple[str, ...]) -> tuple[str, ...]:
+    """The outputs that are worth saving: with their values no derivative needs the product again."""
+    forward = parse(text)
+    graph = derivative(text, tuple(name for name in forward.outputs if has_derivative(forward, name)))
+    wanted = [value for name, (_, value) in graph.outputs.items() if name in differentiable]
+    if not reads_sums(graph, wanted, {}):
+        return ()
+    whole = {name: output for name, output in forward.outputs.items() if name not in forward.reductions}
+    stored = {value: name for name, (dtype, value) in whole.items() if dtype in _SAVED_TYPES}
+    read = needed(graph, wanted, stored)
+    return () if reads_sums(graph, wanted, stored) else tuple(stored[value] for value in stored if value in read)
+
+
+def reads_sums(graph: Graph, wanted: Iterable[str], known: Mapping[str, Any]) -> bool:
+    """Whether these values are made of sums that are not known."""
+    return not needed(graph, wanted, known).difference(known).isdisjoint((SUM, *GATES))
+
+
+def _take_gate(values: dict[str, tuple[str, ...]], outputs: dict[str, tuple[str | None, str]]) -> None:
+    """Has a derivative that reads neither sum depend on one of them all the same: without, it would be a function of
+    each of b's columns, and not of two."""
+    first, (dtype, value) = next(iter(outputs.items()))
+    values["%any"] = ("equal", GATES[0], GATES[0])
+    values["%first"] = ("where", "%any", value, value)
+    outputs[first] = (dtype, "%first")
+
+
+_SAVED_TYPES = (None, "float16", "bfloat16", "float32")
+
+
+@lru_cache(maxsize=256)
+def _given(backward: str, sums: tuple[str, ...], grads: tuple[str, ...]) -> Graph:
+    """The user's backward, which was traced with the gradients of all outputs: 0 where there is none."""
+    graph = parse(backward)
+    missing = {n for n in graph.inputs if n.startswith("grad_") and n.removeprefix("grad_") not in grads}
+
+    names = {gradient_of(name): name for name in sums}
+
+    def given(value: str) -> str:
+        return "0" if value in missing else value
+
+    return Graph(
+        {name: shape for name, shape in graph.inputs.items() if name not in missing},
+        {name: (operation, *map(given, operands)) for name, (operation, *operands) in graph.values.items()},
+        {names.get(name, name): (dtype, given(value)) for name, (dtype, value) in graph.outputs.items()},
+    )
+
+
+def _spell(graph: Graph) -> str:
+    """Its canonical text. Raises ValueError where Cleave has no room for so much."""
+    lines = [f"{name} {shape}" for name, shape in graph.inputs.items()]
+    lines += [f"{name} = {' '.join(value)}" for name, value in graph.values.items()]
+    lines += [f"{name}{':' + dtype if dtype else ''} = {value}" for name, (dtype, value) in graph.outputs.items()]
+    return EpilogueFunction("\n".join(lines)).text

@@ -1,0 +1,132 @@
+"""What `_prepare` knows of the experts of mixtures: their products, and what brings tokens there and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import torch
+from torch import Tensor, nn
+
+import cleave
+
+from ... import _torch_precision
+from .. import _dealt
+from .._packed_layer import HALVES, PackedLayer
+from .._scales import ACTIVATIONS
+from ..experts import W8A8Experts
+from ..grouped_linear import GroupedLinear
+from ..mixed_experts import W4A16Experts
+from ..moe import MoE
+from ..router import Router
+from . import float8
+from .examples import TOKENS, Product, ends_of, in_8_bits, scales_of, tokens
+
+_ops = torch.ops.cleave
+
+# Experts of a token, where no config of the model says.
+_CHOICES = 8
+
+
+def choices_of(model: nn.Module, experts: int) -> int:
+    config = getattr(model, "config", None)
+    config = getattr(config, "text_config", config)
+    return getattr(config, "num_experts_per_tok", None) or min(_CHOICES, experts)
+
+
+def grouped(layer: GroupedLinear, first: int, last: int, activation: str = "none") -> Iterator[Product]:
+    weight = _dealt.own(layer.weight.detach())
+    options = {"bias": _dealt.own(layer.bias), "activation": activation}
+    if layer.recipe:
+        yield from float8.grouped(weight, layer.recipe, first, last, **options)
+    else:
+        x = tokens(weight, layer.in_features, weight.dtype)
+        yield cleave.plan_grouped_gemm(x, weight.mT, ends_of(weight), **options), first, last
+
+
+def beside_packed(layer: PackedLayer, dtype: torch.dtype) -> Tensor:
+    """Activations, of the dtype that the layer multiplies."""
+    own = layer.scales.dtype
+    return tokens(layer.packed, layer.in_features, own if own in HALVES else dtype)
+
+
+def w4a16(layer: W4A16Experts, first: int, last: int, dtype: torch.dtype, choices: int) -> Iterator[Product]:
+    for part in (layer.gate_up, layer.down):
+        rows = beside_packed(part, dtype)
+        plan = cleave.plan_mixed_gemm(rows, part.weights(), offs=ends_of(part.packed), bias=part.bias)
+        yield plan, first, last * choices
+    x = beside_packed(layer.gate_up, dtype)
+    _move(x, [x], layer.num_experts, choices, last)
+
+
+def w8a8(layer: W8A8Experts, first: int, last: int, dtype: torch.dtype, choices: int) -> Iterator[Product]:
+    granularity = ACTIVATIONS[layer.granularity]
+    x, hidden = (tokens(part, part.shape[2], dtype) for part in (layer.gate_up, layer.down))
+    rows = first, last * choices  # tokens may have fewer choices
+    yield cleave.plan_quantize(x, layer.down.dtype, granularity), first, last
+    yield _w8a8_product(layer, x, layer.gate_up, layer.gate_up_scale, "swiglu"), *rows
+    yield cleave.plan_quantize(hidden, layer.down.dtype, granularity), *rows
+    yield _w8a8_product(layer, hidden, layer.down, layer.down_scale, "none"), *rows
+    quantised = in_8_bits(x, layer.down.dtype), scales_of(x, granularity)
+    _move(x, quantised, layer.num_experts, choices, last)
+
+
+def _w8a8_product(
+    layer: W8A8Experts, x: Tensor, weight: Tensor, weight_scale: Tensor, activation: str
+) -> cleave.GemmPlan:
+    scale = scales_of(x, ACTIVATIONS[layer.granularity])
+    by_row = layer.granularity == "row"
+    return cleave.plan_grouped_gemm(
+        in_8_bits(x, weight.dtype),
+        weight.mT,
+        ends_of(weight),
+        scale_a=scale.view(-1) if by_row else scale,
+        scale_b=weight_scale if by_row else weight_scale.mT,
+        out_dtype=x.dtype,
+        activation=activation,
+    )
+
+
+def moe(layer: MoE, first: int, last: int) -> Iterator[Product]:
+    x = tokens(layer.gate_up.weight, layer.gate_up.in_features, layer.gate_up.weight.dtype).zero_()
+    yield from _router(layer.router, x, first, last)
+    ranks = layer.dispatcher.ranks
+    rows = (first * layer.top_k if ranks == 1 else 1), last * layer.top_k * ranks
+    yield from grouped(layer.gate_up, *rows, activation="swiglu")
+    yield from grouped(layer.down, *rows)
+    if ranks == 1:
+        layer(x)
+    else:  # others may not be calling
+        layer.route(x)
+    _sort(x, [torch.int32], layer.num_experts, layer.top_k, last)
+
+
+def _router(router: Router, x: Tensor, first: int, last: int) -> Iterator[Product]:
+    weight = router.weight.detach()
+    if weight.dtype == x.dtype:
+        yield cleave.plan_gemm(x, weight.t(), out_dtype=torch.float32), first, last
+        return
+    few = min(last, router.most_tokens)
+    for count in range(first, few + 1):  # by calls: the kernel has few forms, which depend on the number of tokens
+        router(x.new_zeros((count, x.shape[1])))
+    if few < last:
+        options = {"precision": _torch_precision.precision()}
+        yield cleave.plan_gemm(x.float(), weight.float().t(), **options), max(first, few + 1), last
+
+
+def _sort(x: Tensor, dtypes: Iterable[torch.dtype], experts: int, choices: int, last: int) -> None:
+    """Few choices are counted and sorted by one kernel, many by two."""
+    for dtype in dtypes:
+        for count in (TOKENS, last):
+            _ops.moe_sort_tokens(x.new_zeros((count, choices), dtype=dtype), experts)
+
+
+def _move(x: Tensor, moved: Iterable[Tensor], experts: int, choices: int, last: int) -> None:
+    """Runs what sorts tokens, copies what of them is `moved`, and brings back rows like x: each is of few forms."""
+    ids = x.new_zeros((len(x), choices), dtype=torch.int32)
+    _sort(x, [torch.int32, torch.int64], experts, choices, last)
+    _, indices = _ops.moe_sort_tokens(ids, experts)
+    for each in moved:
+        _ops.moe_gather(each, indices)
+    rows = x.new_zeros((len(x) * choices, x.shape[1]))
+    for dtype in {torch.float32, x.dtype}:
+        _ops.moe_unpermute(rows, indices, x.new_zeros(ids.shape, dtype=dtype))
