@@ -180,8 +180,14 @@ class TileShaper {
     if (c_.epilogue.has_scale_out && piece % kScaleBlock != 0 && !paired) return false;
     // An operand that is contiguous along M or N comes in strips of one swizzle atom, dealt whole
     // to multicast partners. Threads fill strips of any width.
-    if (b_.major == Major::mn && !c_.operands.copied_b && piece % (atom_ * s_.multicast_m) != 0) return false;
+    if (b_.major == Major::mn && !c_.operands.copied_b && !strips_serve(piece)) return false;
     return a_.major != Major::mn || s_.tile_m % (atom_ * s_.multicast_n) == 0;
+  }
+
+  /// Products may have a part of the last strip, if they have all of another, and uneven shares of the strips.
+  bool strips_serve(uint32_t columns) const {
+    if (columns % (atom_ * s_.multicast_m) == 0) return true;
+    return is_product(p_) && has_tma(s_.family) && !gated(c_) && columns > atom_;
   }
 
   bool shape_portable() {

@@ -57,11 +57,12 @@ CLEAVE_DEVICE void load_operand(const TensorMap* map, uint32_t stage, uint32_t b
       }
     }
   } else {
-    constexpr uint32_t kParts = TileRows / kAtom / Sharers;
+    constexpr uint32_t kStrips = TileRows / kAtom, kPerPiece = kStrips / Pieces;
+    constexpr uint32_t kParts = ceil_div(kStrips, Sharers);
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < kParts; ++i) {
       const uint32_t part = share * kParts + i;
-      constexpr uint32_t kPerPiece = TileRows / kAtom / Pieces;
+      if (kStrips % Sharers != 0 && part >= kStrips) break;
       load(part * C.tile.k * 128, row0 + part % kPerPiece * kAtom + part / kPerPiece * second, k0);
     }
   }
@@ -102,7 +103,7 @@ class MatrixLoader {
           hint_a_);
     }
     if constexpr (OfB && (kByGroup || has_map_b(C))) {
-      load_operand<C, C.operands.b_major, C.tile.n, C.cluster.multicast_m, gated(C) ? 2 : 1>(
+      load_operand<C, C.operands.b_major, stage_columns(C), C.cluster.multicast_m, gated(C) ? 2 : 1>(
           kByGroup ? maps_.b(work) : &p_.map_b, b, barrier, n0_, k0, work, work.batch * p_.batched_b, sharing_,
           p_.size.n, hint_b_);
     }
