@@ -34,9 +34,9 @@ struct BoxRows {
 /// How an operand is loaded.
 struct Load {
   Major major;
-  bool copied;   // by threads, which ask for whole lines, wherever they begin
-  bool packed;   // a weight's blocks
-  double loads;  // rows of a stage for each of the tile's: more than one where its last strip has more
+  bool copied;     // by threads, which ask for whole lines, wherever they begin
+  bool packed;     // a weight's blocks
+  double rounded;  // columns of a stage for each of the tile's: more than one where its last strip has more
 };
 
 /// `extent`: of the matrix along M or N; `tiles`, of `step` rows, cover it.
@@ -49,7 +49,7 @@ BoxRows box_rows_of(const GemmConfig& c, Load load, double extent, double tiles,
     const double atoms = c.tile.k / atom, valid = std::min(extent / tiles, step);
     return {valid * atoms, (step - valid) * atoms, 0};
   }
-  const double strips = step * load.loads / atom, last = extent - (tiles - 1) * step;
+  const double strips = step * load.rounded / atom, last = extent - (tiles - 1) * step;
   const double partly = (std::fmod(last, atom) > 0) / tiles;
   const double full = std::min(((tiles - 1) * strips + std::floor(last / atom)) / tiles, strips - partly);
   return {full * c.tile.k, (strips - full - partly) * c.tile.k, partly * c.tile.k};
@@ -57,7 +57,7 @@ BoxRows box_rows_of(const GemmConfig& c, Load load, double extent, double tiles,
 
 /// The share of an operand's tiles whose strips begin within a line of L2.
 double share_within_lines(const GemmConfig& c, Load load, double tiles) {
-  if (load.loads == 1) return 0;
+  if (load.rounded == 1) return 0;
   const uint32_t atom = atom_elements(c.operands.a), period = atom / std::gcd(atom, c.tile.n);
   return 1 - std::ceil(tiles / period) / tiles;
 }
@@ -121,10 +121,10 @@ class ProductPrediction {
            (c_.warps.pingpong ? q_.pingpong : 1);
   }
 
-  /// Every 64 rows read their part of A and all of B; TMA writes both.
+  /// Every 64 rows read their part of A and all of B; TMA writes both, and the rest of B's last strip.
   double shared_memory_clocks() const {
     const double rows = has_weights(c_) ? 0.25 : 1;  // of A, as wide as B's
-    const double read = c_.tile.m / 64.0 * (64 * rows + c_.tile.n), written = c_.tile.m * rows + c_.tile.n;
+    const double read = c_.tile.m / 64.0 * (64 * rows + c_.tile.n), written = c_.tile.m * rows + stage_columns(c_);
     return (read + written) * c_.tile.k * size_of(c_.operands.a) / 128 * q_.shared_memory;
   }
 
