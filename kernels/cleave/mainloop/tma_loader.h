@@ -57,13 +57,16 @@ CLEAVE_DEVICE void load_operand(const TensorMap* map, uint32_t stage, uint32_t b
       }
     }
   } else {
+    // Each loads as many strips as the others, and the first of them what is left.
     constexpr uint32_t kStrips = TileRows / kAtom, kPerPiece = kStrips / Pieces;
-    constexpr uint32_t kParts = ceil_div(kStrips, Sharers);
+    constexpr uint32_t kParts = kStrips / Sharers, kLeft = kStrips % Sharers;
+    const auto load_strip = [&](uint32_t strip) {
+      load(strip * C.tile.k * 128, row0 + strip % kPerPiece * kAtom + strip / kPerPiece * second, k0);
+    };
     CLEAVE_UNROLL
-    for (uint32_t i = 0; i < kParts; ++i) {
-      const uint32_t part = share * kParts + i;
-      if (kStrips % Sharers != 0 && part >= kStrips) break;
-      load(part * C.tile.k * 128, row0 + part % kPerPiece * kAtom + part / kPerPiece * second, k0);
+    for (uint32_t i = 0; i < kParts; ++i) load_strip(share * kParts + i);
+    if constexpr (kLeft > 0) {
+      if (share < kLeft) load_strip(kStrips - kLeft + share);
     }
   }
 }
