@@ -70,6 +70,7 @@ constexpr Spec kSm90ProductTiles[] = {
     {.tile_m = 192, .tile_n = 96},
     {.tile_m = 192, .tile_n = 112},
     {.tile_m = 192, .tile_n = 144},
+    {.tile_m = 192, .tile_n = 192},
     {.tile_m = 256, .tile_n = 80},
     {.tile_m = 256, .tile_n = 96},
     {.tile_m = 256, .tile_n = 112},

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "cleave/memory/weight_layout.h"
 #include "plan/cost.h"
@@ -33,8 +34,9 @@ struct BoxRows {
 /// How an operand is loaded.
 struct Load {
   Major major;
-  bool copied;  // by threads, which ask for whole lines, wherever they begin
-  bool packed;  // a weight's blocks
+  bool copied;     // by threads, which ask for whole lines, wherever they begin
+  bool packed;     // a weight's blocks
+  double rounded;  // columns of a stage for each of the tile's: more than one where its last strip has more
 };
 
 /// `extent`: of the matrix along M or N; `tiles`, of `step` rows, cover it.
@@ -47,8 +49,17 @@ BoxRows box_rows_of(const GemmConfig& c, Load load, double extent, double tiles,
     const double atoms = c.tile.k / atom, valid = std::min(extent / tiles, step);
     return {valid * atoms, (step - valid) * atoms, 0};
   }
-  const double full = std::floor(extent / atom) / tiles, partly = (std::fmod(extent, atom) > 0) / tiles;
-  return {full * c.tile.k, std::max(step / atom - full - partly, 0.0) * c.tile.k, partly * c.tile.k};
+  const double strips = step * load.rounded / atom, last = extent - (tiles - 1) * step;
+  const double partly = (std::fmod(last, atom) > 0) / tiles;
+  const double full = std::min(((tiles - 1) * strips + std::floor(last / atom)) / tiles, strips - partly);
+  return {full * c.tile.k, (strips - full - partly) * c.tile.k, partly * c.tile.k};
+}
+
+/// The share of an operand's tiles whose strips begin within a line of L2.
+double share_within_lines(const GemmConfig& c, Load load, double tiles) {
+  if (load.rounded == 1) return 0;
+  const uint32_t atom = atom_elements(c.operands.a), period = atom / std::gcd(atom, c.tile.n);
+  return 1 - std::ceil(tiles / period) / tiles;
 }
 
 class ProductPrediction {
@@ -80,22 +91,23 @@ class ProductPrediction {
   void find_rows() {
     const double m_sharing = c_.cluster.multicast_m, n_sharing = c_.cluster.multicast_n;
     const double columns = double(p_.n) * c_.tile.n / output_columns(c_);
-    const Load load_a{c_.operands.a_major, c_.operands.copied_a, has_weights(c_)};
-    const Load load_b{c_.operands.b_major, c_.operands.copied_b, false};
+    const Load load_a{c_.operands.a_major, c_.operands.copied_a, has_weights(c_), 1};
+    const Load load_b{c_.operands.b_major, c_.operands.copied_b, false, double(stage_columns(c_)) / c_.tile.n};
     const BoxRows a = box_rows_of(c_, load_a, double(p_.m), s_.tiles_m, c_.tile.m * m_sharing);
     const BoxRows b = box_rows_of(c_, load_b, columns, s_.tiles_n, c_.tile.n * n_sharing);
     // A cluster's rows of A are its multicast_m tiles', each of which multicast_n CTAs share.
     const double share_a = 1 / (m_sharing * n_sharing), share_b = share_a;
-    const auto more = [&](Load load, int64_t extent) {
+    const auto more = [&](Load load, int64_t extent, double tiles) {
       const int64_t line = (load.major == Major::k ? p_.k : extent) * size_of(c_.operands.a);
       const bool within = !load.copied && !load.packed && line % int64_t(kRowBytes) != 0;
-      return within ? 1 + q_.misaligned : 1.0;
+      return 1 + q_.misaligned * (within ? 1 : share_within_lines(c_, load, tiles));
     };
     tma_clocks_ =
         q_.row * (a.loaded() * share_a + b.loaded() * share_b) +
         q_.row_outside * (a.outside * share_a + b.outside * share_b) +
         q_.row_received * (a.all() / m_sharing * (1 - 1 / n_sharing) + b.all() / n_sharing * (1 - 1 / m_sharing));
-    l2_bytes_ = kRowBytes * (a.loaded() * share_a * more(load_a, p_.m) + b.loaded() * share_b * more(load_b, p_.n));
+    l2_bytes_ = kRowBytes * (a.loaded() * share_a * more(load_a, p_.m, 1) +
+                             b.loaded() * share_b * more(load_b, p_.n, double(s_.tiles_n) * n_sharing));
     shared_lines_ = a.partly * share_a + b.partly * share_b;
   }
 
@@ -109,10 +121,10 @@ class ProductPrediction {
            (c_.warps.pingpong ? q_.pingpong : 1);
   }
 
-  /// Every 64 rows read their part of A and all of B; TMA writes both.
+  /// Every 64 rows read their part of A and all of B; TMA writes both, and the rest of B's last strip.
   double shared_memory_clocks() const {
     const double rows = has_weights(c_) ? 0.25 : 1;  // of A, as wide as B's
-    const double read = c_.tile.m / 64.0 * (64 * rows + c_.tile.n), written = c_.tile.m * rows + c_.tile.n;
+    const double read = c_.tile.m / 64.0 * (64 * rows + c_.tile.n), written = c_.tile.m * rows + stage_columns(c_);
     return (read + written) * c_.tile.k * size_of(c_.operands.a) / 128 * q_.shared_memory;
   }
 

@@ -180,8 +180,14 @@ class TileShaper {
     if (c_.epilogue.has_scale_out && piece % kScaleBlock != 0 && !paired) return false;
     // An operand that is contiguous along M or N comes in strips of one swizzle atom, dealt whole
     // to multicast partners. Threads fill strips of any width.
-    if (b_.major == Major::mn && !c_.operands.copied_b && piece % (atom_ * s_.multicast_m) != 0) return false;
+    if (b_.major == Major::mn && !c_.operands.copied_b && !strips_serve(piece)) return false;
     return a_.major != Major::mn || s_.tile_m % (atom_ * s_.multicast_n) == 0;
+  }
+
+  /// Products may have a part of the last strip, if they have all of another, and uneven shares of the strips.
+  bool strips_serve(uint32_t columns) const {
+    if (columns % (atom_ * s_.multicast_m) == 0) return true;
+    return is_product(p_) && has_tma(s_.family) && !gated(c_) && columns > atom_;
   }
 
   bool shape_portable() {
@@ -266,7 +272,9 @@ class TileShaper {
   /// Whether there are registers for a slice beside the sum of those before it, and who takes the next one.
   bool adds_in_turn() const {
     const bool walks_tiles = c_.schedule.grouping != Grouping::k && c_.conv.kind == Conv::none;
-    const uint32_t most = crowds(c_) ? 80 : c_.epilogue.has_c || c_.operands.a == DType::f32 ? 88 : 96;
+    const bool stores_two_waves = has_two_waves(c_) && !store_by_tma_fits(c_);  // by threads
+    const bool fewer = c_.epilogue.has_c || c_.operands.a == DType::f32 || stores_two_waves;
+    const uint32_t most = crowds(c_) ? 80 : fewer ? 88 : 96;
     return walks_tiles && !c_.warps.pingpong && !c_.scales.promote && c_.warps.consumers < 3 &&
            accumulators_per_thread(c_) <= most;
   }

@@ -66,7 +66,7 @@ CLEAVE_HD constexpr SmemPlan smem_plan(const GemmConfig& c) {
   }
   const bool streamed = c.family == KernelFamily::streamed;  // A, and its scales, through registers alone
   plan.a_stage = streamed ? 0 : has_weights(c) ? c.tile.m * c.tile.k / 2 : c.tile.m * c.tile.k * size_of(c.operands.a);
-  plan.b_stage = c.tile.n * c.tile.k * size_of(c.operands.a);
+  plan.b_stage = stage_columns(c) * c.tile.k * size_of(c.operands.a);
   uint32_t at = 0;
   plan.a = at;
   at += c.tile.stages * plan.a_stage;

@@ -57,12 +57,16 @@ CLEAVE_DEVICE void load_operand(const TensorMap* map, uint32_t stage, uint32_t b
       }
     }
   } else {
-    constexpr uint32_t kParts = TileRows / kAtom / Sharers;
+    // Each loads as many strips as the others, and the first of them what is left.
+    constexpr uint32_t kStrips = TileRows / kAtom, kPerPiece = kStrips / Pieces;
+    constexpr uint32_t kParts = kStrips / Sharers, kLeft = kStrips % Sharers;
+    const auto load_strip = [&](uint32_t strip) {
+      load(strip * C.tile.k * 128, row0 + strip % kPerPiece * kAtom + strip / kPerPiece * second, k0);
+    };
     CLEAVE_UNROLL
-    for (uint32_t i = 0; i < kParts; ++i) {
-      const uint32_t part = share * kParts + i;
-      constexpr uint32_t kPerPiece = TileRows / kAtom / Pieces;
-      load(part * C.tile.k * 128, row0 + part % kPerPiece * kAtom + part / kPerPiece * second, k0);
+    for (uint32_t i = 0; i < kParts; ++i) load_strip(share * kParts + i);
+    if constexpr (kLeft > 0) {
+      if (share < kLeft) load_strip(kStrips - kLeft + share);
     }
   }
 }
@@ -102,7 +106,7 @@ class MatrixLoader {
           hint_a_);
     }
     if constexpr (OfB && (kByGroup || has_map_b(C))) {
-      load_operand<C, C.operands.b_major, C.tile.n, C.cluster.multicast_m, gated(C) ? 2 : 1>(
+      load_operand<C, C.operands.b_major, stage_columns(C), C.cluster.multicast_m, gated(C) ? 2 : 1>(
           kByGroup ? maps_.b(work) : &p_.map_b, b, barrier, n0_, k0, work, work.batch * p_.batched_b, sharing_,
           p_.size.n, hint_b_);
     }

@@ -29,7 +29,7 @@ struct WgmmaMainloop {
   static constexpr uint32_t kSharers = sharers(C);
   static constexpr uint32_t kWaveSums = C.tile.n / 2 / kHalves;
   static constexpr uint32_t kLineA = line_bytes(C.operands.a_major, C.tile.m, C.operands.a);
-  static constexpr uint32_t kLineB = line_bytes(C.operands.b_major, C.tile.n, C.operands.b);
+  static constexpr uint32_t kLineB = line_bytes(C.operands.b_major, stage_columns(C), C.operands.b);
   static constexpr bool kTwoParts = promotes_two_parts(C);
   // Unrolled, the loop asks for the next k block while sums are still added. Wider tiles, those that read
   // scales after the multiplication, and walks through groups have no registers for that.
@@ -211,7 +211,7 @@ struct WgmmaMainloop {
     const uint32_t a_bytes = k_step_bytes<C.operands.a_major, kLineA>(step, C.tile.m, C.operands.a) +
                              row_offset_bytes<C.operands.a_major>(wave / kHalves * 64, C.tile.k, C.operands.a);
     const uint32_t b_bytes =
-        k_step_bytes<C.operands.b_major, kLineB>(step, C.tile.n, C.operands.b) +
+        k_step_bytes<C.operands.b_major, kLineB>(step, stage_columns(C), C.operands.b) +
         row_offset_bytes<C.operands.b_major>(wave % kHalves * (C.tile.n / kHalves), C.tile.k, C.operands.b);
     Instruction::mma(sums, a + a_bytes / 16, b + b_bytes / 16, accumulate);
   }

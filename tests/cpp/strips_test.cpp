@@ -1,0 +1,100 @@
+// Tiles whose last strip of an operand that is contiguous along N is only partly theirs: which there are, where their
+// columns lie, and what loading the whole strip is predicted to cost.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "all_kernels/typical_problems.h"
+#include "canonical_layout.h"
+#include "cleave/config/smem_plan.h"
+#include "cleave/config/tma_box.h"
+#include "cleave/device.h"
+#include "cleave/memory/descriptor.h"
+#include "plan/catalogue.h"
+#include "plan/product_cost.h"
+
+namespace cleave {
+namespace {
+
+using namespace typical;
+
+std::optional<Choice> choose(const GemmProblem& p, const std::string& spec) {
+  return make_choice(p, device_info(kPlanOnlyH200), *parse_spec(spec));
+}
+
+GemmProblem bf16(Major a, Major b) {
+  return product(DType::bf16, DType::bf16, DType::bf16, a, b);
+}
+
+TEST(Strips, ProductsHaveEveryWidth) {
+  for (const char* tile : {"64x80", "64x96", "64x224", "128x112", "128x240", "192x144", "192x192", "256x176"}) {
+    const std::string straight = std::string("sm90 ") + tile, turned = straight + " transposed";
+    for (const Major a : {Major::k, Major::mn}) {
+      for (const Major b : {Major::k, Major::mn}) {
+        EXPECT_TRUE(choose(bf16(a, b), straight)) << straight;
+        EXPECT_TRUE(choose(bf16(a, b), turned)) << turned;
+      }
+    }
+  }
+}
+
+TEST(Strips, WhatHasLessThanAStripOrSumsInGroupsHasNot) {
+  const GemmProblem along_n = bf16(Major::k, Major::mn);
+  EXPECT_FALSE(choose(along_n, "sm90 64x48"));
+  EXPECT_FALSE(choose(along_n, "sm90 128x64 multicast 2x1")) << "one strip for two";
+  EXPECT_TRUE(choose(grouped(along_n, Grouping::m), "sm90 128x128"));
+  EXPECT_FALSE(choose(grouped(along_n, Grouping::m), "sm90 128x96"));
+  EXPECT_TRUE(choose(with_gate(along_n), "sm90 128x128"));
+  EXPECT_FALSE(choose(with_gate(along_n), "sm90 128x160")) << "a gate's strips and its up's follow each other";
+}
+
+TEST(Strips, AStageHasRoomForWholeOnes) {
+  for (const auto& [width, columns] : {std::pair(80, 128u), {128, 128}, {144, 192}, {160, 192}, {208, 256}}) {
+    const auto choice = choose(bf16(Major::k, Major::mn), "sm90 128x" + std::to_string(width));
+    ASSERT_TRUE(choice) << width;
+    EXPECT_EQ(stage_columns(choice->config), columns);
+    EXPECT_EQ(smem_plan(choice->config).b_stage, columns * choice->config.tile.k * 2);
+    const auto along_k = choose(bf16(Major::k, Major::k), "sm90 128x" + std::to_string(width));
+    EXPECT_EQ(stage_columns(along_k->config), uint32_t(width));
+  }
+}
+
+// TMA writes a strip's k's as rows of 128 bytes, strip after strip.
+TEST(Strips, TensorCoresReadColumnsWhereTheyLie) {
+  constexpr uint32_t kStage = 3 * 1024, kAtom = 64;
+  for (const uint32_t width : {80, 96, 112, 144, 160, 176, 208, 224, 240}) {
+    const uint32_t columns = round_up(width, kAtom), tile_k = 64;
+    ASSERT_EQ(line_bytes(Major::mn, columns, DType::bf16), 128u);
+    const uint64_t descriptor = make_descriptor<Major::mn, 128>(kStage, tile_k);
+    for (uint32_t column = 0; column < width; ++column) {
+      for (uint32_t k = 0; k < tile_k; ++k) {
+        const uint64_t instruction = descriptor + k_step_bytes<Major::mn, 128>(k / 16, columns, DType::bf16) / 16;
+        const uint32_t written = kStage + column / kAtom * tile_k * 128 + swizzle(k, column % kAtom * 2);
+        ASSERT_EQ(address_of(instruction, column, k % 16), written) << width << " columns: " << column << ", k " << k;
+      }
+    }
+  }
+}
+
+ProductTime time_of(int64_t columns, const char* kernel) {
+  GemmProblem p = bf16(Major::k, Major::mn);
+  p.n = columns;
+  p.b.stride_row = p.c.stride_row = p.d.stride_row = 4096;
+  ProductConstants constants = product_constants(MainloopKind::strips);
+  constants.shared_line = 0;  // what is partly outside of the matrix is loaded like the rest
+  return predict_product(*choose(p, kernel), device_info(kPlanOnlyH200), constants);
+}
+
+TEST(Strips, WholeOnesAreWhatIsPredicted) {
+  const ProductTime cut = time_of(160, "sm90 128x160"), whole = time_of(160, "sm90 128x192");
+  EXPECT_DOUBLE_EQ(cut.l2, whole.l2);
+  EXPECT_LT(cut.on_chip, whole.on_chip);
+}
+
+TEST(Strips, ThoseThatBeginWithinLinesTakeMoreOfThem) {
+  EXPECT_GT(time_of(384, "sm90 128x96").l2, time_of(512, "sm90 128x128").l2) << "as many strips";
+  EXPECT_DOUBLE_EQ(time_of(64, "sm90 128x96").l2, time_of(64, "sm90 128x128").l2) << "the first tile's do not";
+}
+
+}  // namespace
+}  // namespace cleave
