@@ -8,12 +8,13 @@ import torch
 from torch import Tensor
 
 from . import _activations
+from ._batching import along_a_new_axis
 from ._sum_to import sum_to
 from ._untracked import register_autograd
 
 
 def register() -> None:
-    register_autograd("cleave::gemm", _backward, setup_context=_save)
+    register_autograd("cleave::gemm", _backward, setup_context=_save, vmap=along_a_new_axis)
 
 
 def _save(

@@ -1,0 +1,215 @@
+"""torch.ops.cleave under torch.func (grad, vjp, jvp, jacobians, vmap) and in forward mode."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", minversion="2.10")
+pytest.importorskip("cleave.torch", exc_type=ImportError)
+
+import torch_operators  # noqa: E402
+from torch.autograd import forward_ad  # noqa: E402
+from torch.func import functional_call, grad, hessian, jacfwd, jacrev, jvp, vjp, vmap  # noqa: E402
+
+import cleave.torch  # noqa: E402
+
+gemm = torch.ops.cleave.gemm
+close = torch.testing.assert_close
+Function = Callable[..., Any]
+
+
+def tracked(x: Any) -> bool:
+    return isinstance(x, torch.Tensor) and x.requires_grad
+
+
+def differentiable_calls() -> list[Any]:
+    """Those with tensors that require grad, all the operators that have gradients among them."""
+    torch.manual_seed(0)
+    found = []
+    for name, calls in torch_operators.calls("cpu").items():
+        for i, (op, arguments, options) in enumerate(calls):
+            given = dict(zip([x.name for x in op._schema.arguments], arguments, strict=False)) | options
+            if any(tracked(x) for value in given.values() for x in (value if isinstance(value, list) else [value])):
+                found.append(pytest.param(op, given, id=f"{name}-{i}"))
+    return found
+
+
+def of_tracked(op: Any, given: dict[str, Any]) -> tuple[Function, list[Any]]:
+    """The call as a function of the tensors that require grad, to a tuple, and these."""
+    values, where = [], []
+    for name, value in given.items():
+        for i, x in enumerate(value) if isinstance(value, list) else [(None, value)]:
+            if tracked(x):
+                values.append(x.detach())
+                where.append((name, i))
+
+    def function(*tensors: Any) -> tuple[Any, ...]:
+        new = {name: list(value) if isinstance(value, list) else value for name, value in given.items()}
+        for (name, i), x in zip(where, tensors, strict=True):
+            if i is None:
+                new[name] = x
+            else:
+                new[name][i] = x
+        made = op(**new)
+        return (made,) if isinstance(made, torch.Tensor) else tuple(made)
+
+    return function, values
+
+
+def inner(xs: Any, ys: Any) -> Any:
+    return sum((x.double() * y.double()).sum() for x, y in zip(xs, ys, strict=True))
+
+
+@pytest.mark.parametrize(("op", "given"), differentiable_calls())
+def test_every_operator(op: Any, given: dict[str, Any]) -> None:
+    """Gradients are those of backward(), tangents their transpose, and vmap's results those of one call each."""
+    function, tensors = of_tracked(op, given)
+
+    def differentiable(*xs: Any) -> list[Any]:
+        made = function(*xs)
+        return [made[i] for i in seen]
+
+    leaves = [x.clone().requires_grad_() for x in tensors]
+    made = function(*leaves)
+    seen = [i for i, x in enumerate(made) if x.requires_grad]
+    of_seen = [torch.randn_like(made[i]) for i in seen]
+    expected = torch.autograd.grad([made[i] for i in seen], leaves, of_seen)
+
+    outputs, pull_back = vjp(differentiable, *tensors)
+    for d, same in zip(outputs, seen, strict=True):
+        assert torch.equal(d, made[same])
+    for x, same in zip(pull_back(of_seen), expected, strict=True):
+        close(x, same)
+
+    directions = [torch.randn_like(x) for x in tensors]
+    _, tangents = jvp(differentiable, tuple(tensors), tuple(directions))
+    half = any(x.itemsize < 4 for x in (*tensors, *of_seen))
+    scale = sum(x.double().norm() * y.double().norm() for x, y in zip(expected, directions, strict=True))
+    error = abs(inner(of_seen, tangents) - inner(expected, directions))
+    assert error <= (1e-2 if half else 1e-5) * scale
+
+    pairs = [torch.stack([x, x.flip(0)]) for x in tensors]
+    for both, *each in zip(vmap(function)(*pairs), *(function(*xs) for xs in zip(*pairs, strict=True)), strict=True):
+        close(both, torch.stack(each))
+
+
+def plain(a: Any, b: Any, bias: Any, c: Any) -> Any:
+    return torch.nn.functional.silu(0.5 * a @ b + bias + 2 * c)
+
+
+def ours(a: Any, b: Any, bias: Any, c: Any) -> Any:
+    return gemm(a, b, bias, c, alpha=0.5, beta=2.0, activation="silu")
+
+
+def given() -> tuple[Any, ...]:
+    torch.manual_seed(0)
+    return torch.randn(4, 8), torch.randn(8, 3), torch.randn(3), torch.randn(4, 3)
+
+
+def dual(function: Function) -> Function:
+    def run(a: Any, *rest: Any) -> Any:
+        with forward_ad.dual_level():
+            return forward_ad.unpack_dual(function(forward_ad.make_dual(a, 2 * a), *rest)).tangent
+
+    return run
+
+
+def of_sum(function: Function) -> Function:
+    return lambda *xs: function(*xs).sum()
+
+
+def backward_through_a_gradient(function: Function) -> Function:
+    def run(a: Any, b: Any, *rest: Any) -> Any:
+        a = a.requires_grad_()
+        return torch.autograd.grad(grad(lambda b: function(a, b, *rest).square().sum())(b).sum(), a)
+
+    return run
+
+
+NESTED: dict[str, Callable[[Function], Function]] = {
+    "dual numbers": dual,
+    "hessian": lambda f: hessian(of_sum(f), argnums=(0, 1)),
+    "reverse over reverse": lambda f: jacrev(jacrev(of_sum(f))),
+    "reverse over forward": lambda f: jacrev(jacfwd(of_sum(f))),
+    "forward over forward": lambda f: jacfwd(jacfwd(of_sum(f))),
+    "gradients of a batch": lambda f: vmap(grad(of_sum(f), argnums=(0, 1, 2, 3))),
+    "compiled gradient": lambda f: torch.compile(grad(of_sum(f), argnums=1), fullgraph=True, backend="aot_eager"),
+    "backward through a gradient": backward_through_a_gradient,
+}
+
+
+@pytest.mark.parametrize("name", NESTED)
+def test_transforms_of_transforms(name: str) -> None:
+    xs = given()
+    if name == "gradients of a batch":
+        xs = tuple(torch.stack([x, x.flip(0), 2 * x]) for x in xs)
+    close(*(NESTED[name](f)(*(x.clone() for x in xs)) for f in (ours, plain)), rtol=1e-4, atol=1e-5)
+
+
+AXES = [
+    (0, None, None, None), (1, None, None, None), (None, 0, None, None), (2, 2, None, None), (0, 0, None, None),
+    (0, None, None, 1), (0, 0, None, 0), (0, None, 0, None), (None, None, 1, 0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("axes", AXES)
+def test_vmap_of_products(axes: tuple[int | None, ...]) -> None:
+    xs = [x if at is None else torch.stack([x, x + 1, 2 * x], at) for x, at in zip(given(), axes, strict=True)]
+    mapped = [vmap(f, axes) for f in (ours, plain)]
+    close(*(f(*xs) for f in mapped), rtol=1e-4, atol=1e-5)
+    gradients = [grad(lambda *xs, f=f: f(*xs).square().sum(), argnums=(0, 1, 2, 3)) for f in mapped]
+    close(*(f(*xs) for f in gradients), rtol=1e-4, atol=1e-4)
+
+
+def test_vmap_of_products_is_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the rows of one matrix, or of a batch."""
+    seen: list[Any] = []
+    run = gemm.default._op
+
+    def watched(a: Any, b: Any, *rest: Any, **options: Any) -> Any:
+        if not torch._C._functorch.is_batchedtensor(a):
+            seen.append((a.shape, b.shape))
+        return run(a, b, *rest, **options)
+
+    monkeypatch.setattr(gemm.default, "_op", watched)
+    a, b, *_ = given()
+    many = torch.stack([a] * 5)
+    assert vmap(lambda x: gemm.default(x, b))(many).shape == (5, 4, 3)
+    assert vmap(lambda x: gemm.default(x, b))(many.mT.contiguous().mT).shape == (5, 4, 3)
+    assert seen == [((20, 8), (8, 3)), ((5, 4, 8), (8, 3))]
+
+
+def test_autocast_casts_there_too() -> None:
+    a, b, *_ = given()
+
+    def loss(a: Any, b: Any) -> Any:
+        return gemm(a, b).float().square().sum()
+
+    with torch.autocast("cpu", torch.bfloat16):
+        made = grad(loss, argnums=(0, 1))(a, b)
+        tracked = [x.clone().requires_grad_() for x in (a, b)]
+        close(made, torch.autograd.grad(loss(*tracked), tracked))
+        assert vmap(lambda a: gemm(a, b))(torch.stack([a, a])).dtype == torch.bfloat16
+
+
+def test_layers() -> None:
+    """Gradients of each sample, as differentially private training needs them."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(cleave.torch.Conv2d(3, 8, 3, stride=2, padding=1), torch.nn.Flatten())
+    model = model.to(memory_format=torch.channels_last)
+    weights = {name: x.detach() for name, x in model.named_parameters()}
+    images = torch.randn(4, 3, 6, 6).to(memory_format=torch.channels_last)
+
+    def loss(weights: dict[str, Any], image: Any) -> Any:
+        return functional_call(model, weights, image[None]).square().sum()
+
+    each = vmap(grad(loss), (None, 0))(weights, images)
+    for i, image in enumerate(images):
+        for name, x in grad(loss)(weights, image).items():
+            close(each[name][i], x)
+    images = images[:1]
+    _, tangent = jvp(lambda x: loss(weights, x[0]), (images,), (images,))
+    close(tangent, (grad(lambda x: loss(weights, x[0]))(images) * images).sum())
