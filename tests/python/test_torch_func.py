@@ -165,7 +165,7 @@ def test_vmap_of_products(axes: tuple[int | None, ...]) -> None:
 
 
 def test_vmap_of_products_is_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the rows of one matrix, or of a batch."""
+    """The rows are those of one matrix, or a batch is left as it is."""
     seen: list[Any] = []
     run = gemm.default._op
 

@@ -102,7 +102,7 @@ def transformed(
     returns_list = isinstance(operator._schema.returns[0].type, torch.ListType)
 
     class Transformed(torch.autograd.Function):
-        """Of a form and the tensors that fill it."""
+        """Its arguments are a form and the tensors that fill it."""
 
         @staticmethod
         def forward(form: _Form, *tensors: Tensor) -> Any:
