@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 import tomllib
 import zipfile
@@ -89,6 +90,13 @@ def test_a_wheel_that_lacks_something_is_refused(modules, tmp_path: Path) -> Non
         archive.writestr("cleave/libcleave.so", b"x")
     with pytest.raises(SystemExit, match=r"_torch_ops"):
         contents(without)
+
+
+def test_what_a_wheel_is_tried_by_runs_here() -> None:
+    """Beside the frameworks that there are."""
+    tried = subprocess.run([sys.executable, str(WHEELS / "smoke.py")], capture_output=True, text=True, check=False)
+    assert tried.returncode == 0, tried.stderr
+    assert len(re.findall(r"^(readme|doctor|torch|jax): ", tried.stdout, re.MULTILINE)) == 4
 
 
 def test_a_tag_must_be_granted(modules) -> None:
