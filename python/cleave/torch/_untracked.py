@@ -29,7 +29,7 @@ def register_autograd(
     torch.library.register_autograd(name, backward, setup_context=setup_context)
     operation, _, overload = name.removeprefix("cleave::").partition(".")
     packet = getattr(torch.ops.cleave, operation)
-    packet.__class__ = _Packet
+    packet.__class__, packet._in_transforms = _Packet, partial(_call_overload, packet)
     # Some parts of torch take no other class for an overload.
     operator = getattr(packet, overload or "default")
     function = operator._op
@@ -49,9 +49,9 @@ class _Packet(OpOverloadPacket):
     """An operator without an overload's name. torch.jit finds it by the function that it calls, which stays."""
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        return _call(self._op, partial(_overload_call, self), *args, **kwargs)
+        return _call(self._op, self._in_transforms, *args, **kwargs)
 
 
-def _overload_call(packet: OpOverloadPacket, /, *args: Any, **kwargs: Any) -> Any:
+def _call_overload(packet: OpOverloadPacket, /, *args: Any, **kwargs: Any) -> Any:
     name = torch._C._jit_resolve_packet(packet._qualified_op_name, *args, **kwargs)
     return getattr(packet, name or "default")(*args, **kwargs)
