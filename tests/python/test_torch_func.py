@@ -128,21 +128,40 @@ def test_autocast_casts_there_too() -> None:
         assert vmap(lambda a: gemm(a, b))(torch.stack([a, a])).dtype == torch.bfloat16
 
 
-def test_layers() -> None:
-    """Gradients of each sample, as differentially private training needs them."""
+def of_layer(layer: Any, *inputs: Any) -> tuple[dict[str, Any], Function]:
+    """Its parameters, and a loss as a function of them and of its first input."""
+
+    def loss(weights: dict[str, Any], x: Any) -> Any:
+        made = functional_call(layer, weights, (x, *inputs))
+        return (made[0] if isinstance(made, tuple) else made).float().square().sum()
+
+    return {name: x.detach() for name, x in layer.named_parameters()}, loss
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_layers_of_experts(dtype: Any) -> None:
+    """The mixture's two products are one with SwiGLU otherwise."""
     torch.manual_seed(0)
-    model = torch.nn.Sequential(cleave.torch.Conv2d(3, 8, 3, stride=2, padding=1), torch.nn.Flatten())
-    model = model.to(memory_format=torch.channels_last)
-    weights = {name: x.detach() for name, x in model.named_parameters()}
-    images = torch.randn(4, 3, 6, 6).to(memory_format=torch.channels_last)
+    x = torch.randn(16, 64, dtype=dtype)
+    offs = torch.tensor([4, 9, 16], dtype=torch.int32)
+    for layer, inputs in ((cleave.torch.GroupedLinear(3, 64, 32), (offs,)), (cleave.torch.MoE(4, 2, 64, 128), ())):
+        weights, loss = of_layer(layer.to(dtype), *inputs)
+        gradients = grad(loss)(weights, x)
+        assert gradients.keys() == weights.keys()
+        expected = torch.autograd.grad(loss(dict(layer.named_parameters()), x), list(layer.parameters()))
+        for made, same in zip(gradients.values(), expected, strict=True):
+            assert (made - same).float().norm() <= 1e-2 * same.float().norm()
+        _, tangent = jvp(lambda x: loss(weights, x), (x,), (x,))  # noqa: B023
+        close(tangent, (grad(loss, argnums=1)(weights, x) * x).float().sum(), rtol=1e-2, atol=1e-2)
 
-    def loss(weights: dict[str, Any], image: Any) -> Any:
-        return functional_call(model, weights, image[None]).square().sum()
 
+def test_gradients_of_each_sample() -> None:
+    """As differentially private training needs them."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(cleave.torch.Conv2d(3, 8, 3, stride=2, convert=True), torch.nn.Flatten())
+    weights, loss = of_layer(model.to(memory_format=torch.channels_last))
+    images = torch.randn(4, 1, 3, 6, 6)
     each = vmap(grad(loss), (None, 0))(weights, images)
     for i, image in enumerate(images):
         for name, x in grad(loss)(weights, image).items():
             close(each[name][i], x)
-    images = images[:1]
-    _, tangent = jvp(lambda x: loss(weights, x[0]), (images,), (images,))
-    close(tangent, (grad(lambda x: loss(weights, x[0]))(images) * images).sum())
