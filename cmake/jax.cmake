@@ -3,10 +3,14 @@
 # jaxlibs, with CUDA or without, and every Python.
 cleave_python_package(jaxlib jaxlib_dir)
 
-if(NOT EXISTS "${jaxlib_dir}/include/xla/ffi/api/ffi.h")
+# Wheels have it for a jaxlib that is met later: they set this.
+if(NOT DEFINED CLEAVE_JAX_INCLUDE)
+  set(CLEAVE_JAX_INCLUDE "${jaxlib_dir}/include")
+endif()
+if(NOT EXISTS "${CLEAVE_JAX_INCLUDE}/xla/ffi/api/ffi.h")
   message(STATUS "Without cleave.jax: it needs jaxlib, and ${Python_EXECUTABLE} has none")
   return()
 endif()
-message(STATUS "With cleave.jax, for ${jaxlib_dir}")
+message(STATUS "With cleave.jax, for ${CLEAVE_JAX_INCLUDE}")
 
-cleave_framework_module(_jax_ops SOURCES python/jax_ops INCLUDE "${jaxlib_dir}/include" EXPORTS cleave_jax_*)
+cleave_framework_module(_jax_ops SOURCES python/jax_ops INCLUDE "${CLEAVE_JAX_INCLUDE}" EXPORTS cleave_jax_*)

@@ -199,11 +199,18 @@ __all__ = [
 ]
 
 
+# Modules that need what `import cleave` must not.
+_OF_THEIR_OWN = ("distributed", "jax", "torch", "torchao", "transformers")
+
+
 def __getattr__(name: str) -> Any:
     """Imports cleave.emit on first use, since it takes as long as everything else."""
     if name == "emit":
         return importlib.import_module(".emit", __name__)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    message = f"module {__name__!r} has no attribute {name!r}"
+    if name in _OF_THEIR_OWN:
+        message += f" before it is imported: import {__name__}.{name}"
+    raise AttributeError(message, name=name, obj=sys.modules[__name__])
 
 
 def __dir__() -> list[str]:

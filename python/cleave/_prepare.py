@@ -63,7 +63,7 @@ def prepare(
         CudaError: kernels cannot be compiled or loaded.
     """
     begun = time.monotonic()
-    first, last = tokens
+    first, last = _range(tokens)
     plans = [what] if isinstance(what, _core.GemmPlan) else what
     if not isinstance(plans, Sequence):
         from .torch import _prepare as of_torch
@@ -72,6 +72,12 @@ def prepare(
             stream = stream or of_torch.current_stream(what)
             return _prepare(of_torch.products(what, first, last, dtype), kernels, stream, begun)
     return _prepare([(plan, first, last) for plan in plans], kernels, stream, begun)
+
+
+def _range(tokens: Any) -> tuple[int, int]:
+    if isinstance(tokens, Sequence) and len(tokens) == 2 and all(isinstance(x, int) for x in tokens):
+        return tokens[0], tokens[1]
+    raise TypeError(f"tokens is {tokens!r}; it must be two integers, the fewest and the most, as (1, 8192)")
 
 
 def _prepare(products: Iterable[tuple[Any, int, int]], kernels: str, stream: Any, begun: float) -> Prepared:

@@ -1,8 +1,9 @@
 // torch.ops.cleave.
 //
-// The `out` forms return nothing: an operator that returns its argument cannot be traced by every
-// torch that this builds for. Arguments that autograd differentiates are not keyword-only, since it
-// finds them by their position; of an operator that has gradients no tensor may be keyword-only.
+// The `out` forms return nothing. torch before 2.13 traces no operator that returns its argument,
+// and later ones, if it has the tag `out`, none with optional arguments that it writes to. Arguments
+// that autograd differentiates are not keyword-only, since it finds them by their position; of an
+// operator that has gradients no tensor may be keyword-only.
 //
 // In eager calls torch looks up, by name, each argument that has no position in the call, and pays
 // for a dict if there is a keyword. So what models call most has few arguments, none of them

@@ -72,8 +72,8 @@ class Builder {
   void place_matrices() {
     if (options_.a_is_transposed) a_ = transposed(a_);
     if (a_.columns() != b_.rows()) {
-      refuse_value("a is {} and b is {}: a's columns ({}) must match b's rows ({})", shape_text(a_), shape_text(b_),
-                   a_.columns(), b_.rows());
+      refuse_value("a is {} and b is {}: a's columns ({}) must match b's rows ({}){}", shape_text(a_), shape_text(b_),
+                   a_.columns(), b_.rows(), a_.columns() == b_.columns() ? "; transpose b" : "");
     }
     if (p_.groups.dimension == Grouping::none) {
       if (a_.batch() != b_.batch() && a_.batch() != 1 && b_.batch() != 1) {

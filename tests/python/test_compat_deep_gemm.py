@@ -52,6 +52,21 @@ def test_fp8_products_in_every_layout(layout: str, rows: int, name: str) -> None
     torch.testing.assert_close(d.float(), real, rtol=1e-2, atol=1e-2)
 
 
+def test_a_product_around_columns_of_heads() -> None:
+    left, mid, right, heads = 64, 32, 128, 3
+    a = deep_gemm.per_token_cast_to_fp8(torch.randn(M, K), False)
+    b = deep_gemm.per_block_cast_to_fp8(torch.randn(heads * (left + right), K), False)
+    plain = torch.empty(M, heads * (left + right), dtype=torch.bfloat16)
+    deep_gemm.fp8_gemm_nt(a, b, plain)
+    d = torch.full((M, heads * (left + mid + right)), 7.0, dtype=torch.bfloat16)
+    deep_gemm.fp8_gemm_nt_skip_head_mid(a, b, d, (left, mid, right))
+    made = d.view(M, heads, -1)
+    assert torch.equal(torch.cat([made[..., :left], made[..., left + mid :]], -1).flatten(1), plain)
+    assert (made[..., left : left + mid] == 7).all()
+    with pytest.raises(ValueError, match=r"b must have 160 rows for each head, and d 224 columns"):
+        deep_gemm.fp8_gemm_nt_skip_head_mid(a, b, d, (left, 64, 96))
+
+
 EINSUMS = {
     "bhr,hdr->bhd": ((5, 3, 256), (3, 128, 256), (5, 3, 128)),
     "bhd,hdr->bhr": ((5, 3, 256), (3, 256, 128), (5, 3, 128)),

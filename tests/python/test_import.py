@@ -34,6 +34,23 @@ def test_torchs_compiler_is_not_imported_before_it_compiles() -> None:
     assert run("import sys, cleave.torch; print('torch._dynamo' in sys.modules)") == "False\n"
 
 
+def test_a_module_that_is_not_imported_says_so() -> None:
+    """Whatever of the package users import by themselves, in an error that Python adds nothing to."""
+    code = """
+import pkgutil, sys
+import cleave
+apart = {m.name for m in pkgutil.iter_modules(cleave.__path__) if "cleave." + m.name not in sys.modules}
+for name in sorted(apart - {"cli", "emit", "testing"}):
+    try:
+        getattr(cleave, name)
+    except AttributeError as error:
+        print(name, str(error).endswith("before it is imported: import cleave." + name))
+"""
+    told = dict(line.split() for line in run(code).splitlines())
+    assert {name for name, told in told.items() if told == "True"} >= {"distributed", "jax", "torch", "transformers"}
+    assert all(told == "True" for name, told in told.items() if not name.startswith("_"))
+
+
 def test_what_python_ignores_on_its_path_is_ignored() -> None:
     assert run("import sys; sys.path += [b'/x', None, 7]; import cleave; print('in')") == "in\n"
 

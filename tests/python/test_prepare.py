@@ -94,6 +94,7 @@ print(len({plan.kernel_source for plan in plans}))
         (3, {}, "what is int; it must be a torch module, or plans"),
         (("h100",), {"tokens": (0, 5)}, "tokens are 0 to 5"),
         (("h100",), {"tokens": (6, 5)}, "tokens are 6 to 5"),
+        (("h100",), {"tokens": 5}, "tokens is 5; it must be two integers"),
         (("h100",), {"kernels": "cover"}, 'kernels is "cover"; it must be "all" or "covering"'),
         (("cpu",), {}, "only products on a GPU"),
     ],

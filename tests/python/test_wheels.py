@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 import tomllib
 import zipfile
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 from doc_snippets import ROOT
 
-from cleave import _torch_build
+from cleave import _jax_build, _torch_build
 
 WHEELS = ROOT / "tools" / "wheels"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
@@ -21,13 +22,13 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 def modules(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.syspath_prepend(str(WHEELS))
     import check
+    import headers
     import interpreters
     import toolbox
-    import torch_headers
     import wheel
 
-    yield {m.__name__: m for m in (check, interpreters, toolbox, torch_headers, wheel)}
-    for name in ("check", "interpreters", "toolbox", "torch_headers", "wheel"):
+    yield {m.__name__: m for m in (check, headers, interpreters, toolbox, wheel)}
+    for name in ("check", "headers", "interpreters", "toolbox", "wheel"):
         sys.modules.pop(name)
 
 
@@ -49,8 +50,9 @@ def test_the_tag_is_the_glibc_that_is_linked(modules) -> None:
     assert glibc and "manylinux_" + glibc[1].replace(".", "_") == modules["wheel"].PLATFORM
 
 
-def test_the_operators_are_for_the_oldest_torch(modules) -> None:
-    assert modules["torch_headers"].oldest_torch(ROOT) == _torch_build.OLDEST_TORCH
+def test_the_extensions_are_for_the_oldest_frameworks(modules) -> None:
+    oldest = {each.name: each.oldest(ROOT) for each in modules["headers"].FRAMEWORKS}
+    assert oldest == {"torch": _torch_build.OLDEST_TORCH, "jax": _jax_build.OLDEST_JAX}
 
 
 def test_the_tools_are_pinned_and_are_what_a_build_requires() -> None:
@@ -73,7 +75,7 @@ def made(tmp_path: Path, **files: bytes) -> Path:
     path = tmp_path / "cleave_gemm-0.1.0-cp312-abi3-linux_x86_64.whl"
     with zipfile.ZipFile(path, "w") as archive:
         for name in ("cleave/_core.abi3.so", "cleave/_core.pyi", "cleave/libcleave.so", "cleave/_torch_ops.so",
-                     "cleave_gemm-0.1.0.dist-info/METADATA"):  # fmt: skip
+                     "cleave/_jax_ops.so", "cleave_gemm-0.1.0.dist-info/METADATA"):  # fmt: skip
             archive.writestr(name, files.get(Path(name).name.partition(".")[0], b"x"))
     return path
 
@@ -88,6 +90,13 @@ def test_a_wheel_that_lacks_something_is_refused(modules, tmp_path: Path) -> Non
         archive.writestr("cleave/libcleave.so", b"x")
     with pytest.raises(SystemExit, match=r"_torch_ops"):
         contents(without)
+
+
+def test_what_a_wheel_is_tried_by_runs_here() -> None:
+    """Beside the frameworks that there are."""
+    tried = subprocess.run([sys.executable, str(WHEELS / "smoke.py")], capture_output=True, text=True, check=False)
+    assert tried.returncode == 0, tried.stderr
+    assert len(re.findall(r"^(readme|doctor|torch|jax): ", tried.stdout, re.MULTILINE)) == 4
 
 
 def test_a_tag_must_be_granted(modules) -> None:

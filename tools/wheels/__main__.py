@@ -12,9 +12,9 @@ import shutil
 from pathlib import Path
 
 import check
+import headers
 import interpreters
 import toolbox
-import torch_headers
 from wheel import PROCESSORS, Wheel, sdist
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,7 +30,7 @@ def main() -> None:
     pythons = {version: interpreters.find(version) for version in options.python or interpreters.VERSIONS}
     work = ROOT / "build" / "wheels"
     tools = toolbox.install(work / "tools")
-    headers = torch_headers.unpack(work / "torch", ROOT)
+    unpacked = headers.unpack(work / "headers", ROOT)
     options.out.mkdir(exist_ok=True)
 
     made = [sdist(ROOT, tools, options.out)]
@@ -40,7 +40,7 @@ def main() -> None:
     for processor in sorted({*wanted, platform.machine()}, key=lambda name: name != platform.machine()):
         for version, python in pythons.items():
             wheel = Wheel(version, processor)
-            path = wheel.build(ROOT, work, python, tools, headers, stubs.get(version))
+            path = wheel.build(ROOT, work, python, tools, unpacked, stubs.get(version))
             stubs.setdefault(version, wheel.stub(path, work))
             check.contents(path)
             check.granted(path, wheel.platform, tools)

@@ -11,7 +11,7 @@ import toolbox
 
 MOST_BYTES = 8_000_000
 NEEDED = (r"cleave/_core\.(cpython-\d+-\w+-linux-gnu|abi3)\.so", r"cleave/_core\.pyi", r"cleave/libcleave\.so",
-          r"cleave/_torch_ops\.so", r"[^/]+\.dist-info/METADATA")  # fmt: skip
+          r"cleave/_torch_ops\.so", r"cleave/_jax_ops\.so", r"[^/]+\.dist-info/METADATA")  # fmt: skip
 FROM_TORCH = ("libtorch.so", "libtorch_cpu.so")  # beside which the operators are loaded
 
 

@@ -39,11 +39,11 @@ class Wheel:
     def platform(self) -> str:
         return f"{PLATFORM}_{self.processor}"
 
-    def settings(self, tools: Path, headers: Path, stub: Path | None, work: Path) -> dict[str, str]:
+    def settings(self, tools: Path, headers: dict[str, Path], stub: Path | None, work: Path) -> dict[str, str]:
         defines = {
             "CLEAVE_ZIG": tools / "ziglang" / "zig",
             "CLEAVE_PROCESSOR": self.processor,
-            "CLEAVE_TORCH_INCLUDE": headers,
+            **headers,
             "CMAKE_DISABLE_FIND_PACKAGE_fmt": "ON",  # the headers alone
         }
         if stub is not None:
@@ -58,7 +58,9 @@ class Wheel:
             **{f"cmake.define.{name}": str(value) for name, value in defines.items()},
         }
 
-    def build(self, root: Path, work: Path, python: Path, tools: Path, headers: Path, stub: Path | None) -> Path:
+    def build(
+        self, root: Path, work: Path, python: Path, tools: Path, headers: dict[str, Path], stub: Path | None
+    ) -> Path:
         """`stub`: the module's type stub; None: the build makes it."""
         print(f"--- {self.tag}-{self.platform}", flush=True)
         # What Python appends to a module's name has the processor in it, and would be that of the running one.

@@ -82,6 +82,30 @@ def fp8_gemm_tt(
     fp8_gemm_nt(_transposed(a), b, d, c, recipe, recipe_a, recipe_b, compiled_dims, disable_ue8m0_cast)
 
 
+def fp8_gemm_nt_skip_head_mid(
+    a: Scaled,
+    b: Scaled,
+    d: Any,
+    head_splits: tuple[int, int, int],
+    recipe: tuple[int, int, int] | None = None,
+    compiled_dims: str = "nk",
+    disable_ue8m0_cast: bool = False,
+) -> None:
+    """fp8_gemm_nt into columns of d, a torch tensor [M, heads * (left + mid + right)]: b has left + right rows for each
+    head, and the mid columns between stay as they are. The product is copied there."""
+    left, mid, right = head_splits
+    product = d.new_empty(d.shape[0], b[0].shape[0])
+    if product.shape[1] % (left + right) or d.shape[1] != product.shape[1] // (left + right) * (left + mid + right):
+        raise ValueError(
+            f"d is {tuple(d.shape)} and b {tuple(b[0].shape)}, with head_splits = {head_splits}: b must have "
+            f"{left + right} rows for each head, and d {left + mid + right} columns"
+        )
+    fp8_gemm_nt(a, b, product, None, recipe)
+    heads, places = product.unflatten(1, (-1, left + right)), d.unflatten(1, (-1, left + mid + right))
+    places[..., :left] = heads[..., :left]
+    places[..., left + mid :] = heads[..., left:]
+
+
 def bf16_gemm_nt(a: Any, b: Any, d: Any, c: Any = None, compiled_dims: str = "nk", alpha: float | None = None) -> None:
     """Fills d [M, N] with alpha * a @ b.T + c; a is [M, K], b [N, K]."""
     _core.gemm(a, b.T, c=c, out=d, alpha=1.0 if alpha is None else alpha)

@@ -17,6 +17,7 @@ from ._deep_gemm_dense import (
     cublaslt_gemm_tt,
     fp8_gemm_nn,
     fp8_gemm_nt,
+    fp8_gemm_nt_skip_head_mid,
     fp8_gemm_tn,
     fp8_gemm_tt,
 )
@@ -76,7 +77,6 @@ REFUSED = {
     "per_token_cast_to_fp4": _FP4,
     "transpose_packed_fp4": _FP4,
     "cast_back_from_fp4": _FP4,
-    "fp8_gemm_nt_skip_head_mid": "a product that writes around a head's columns; slice d and call fp8_gemm_nt twice",
     "fp8_fp4_mqa_logits": _ATTENTION,
     "fp8_fp4_paged_mqa_logits": _ATTENTION,
     "fp8_mqa_logits": _ATTENTION,
@@ -121,6 +121,7 @@ __all__ = [
     "fp8_fp4_gemm_tt",
     "fp8_gemm_nn",
     "fp8_gemm_nt",
+    "fp8_gemm_nt_skip_head_mid",
     "fp8_gemm_tn",
     "fp8_gemm_tt",
     "fp8_m_grouped_gemm_nt_masked",

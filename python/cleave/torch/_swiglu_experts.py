@@ -16,6 +16,7 @@ from torch.autograd.function import once_differentiable
 from . import _dealt, _float8_grouped, _swiglu
 from ._float8 import E4M3, Rows
 from ._scales import BLOCK
+from ._operators.transforms import is_transformed
 from .grouped_linear import GroupedLinear, weight_gradient
 
 _grouped_gemm = torch.ops.cleave.grouped_gemm
@@ -23,8 +24,11 @@ _ALIGNED = 8  # columns of 16 bits: halves of 16 bytes' alignment
 
 
 def serves(gate_up: nn.Module, down: nn.Module, rows: Tensor, gaps: dict[str, Any]) -> bool:
-    """Whether the two are layers as they come, without hooks, of 16 bits or of blocks of 8, and groups without gaps."""
+    """Whether the two are layers as they come, without hooks, of 16 bits or of blocks of 8, and groups without gaps;
+    torch.func takes operators alone."""
     layers = gate_up, down
+    if is_transformed():
+        return False
     if not all(type(layer) is GroupedLinear and not _has_hooks(layer) and layer.bias is None for layer in layers):
         return False
     same = all(getattr(gate_up, name) == getattr(down, name) for name in ("recipe", "grad_dtype"))

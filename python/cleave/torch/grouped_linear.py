@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from . import _dealt, _float8, _float8_grouped
 from ._operators.grouped_autograd import Groups, gradient_of_bias
 from ._scales import BLOCK
+from ._operators.transforms import is_transformed
 
 _grouped_gemm = torch.ops.cleave.grouped_gemm
 
@@ -137,7 +138,7 @@ class GroupedLinear(nn.Module):
                 )
             if self.recipe:
                 return _float8_grouped.Linear.apply(x, weight, offs, bias, self.grad_dtype, accumulate)
-            if accumulate or not torch.compiler.is_compiling():
+            if accumulate or not (torch.compiler.is_compiling() or is_transformed()):
                 return _Linear.apply(x, self.weight, offs, bias, accumulate)
         return self.multiply(x, offs)
 

@@ -16,9 +16,16 @@ def backward(activation: str, grad: Tensor, x: Tensor) -> Tensor:
     return _BACKWARD[activation](grad, x)
 
 
+def _silu(grad: Tensor, x: Tensor) -> Tensor:
+    if not torch.is_grad_enabled():
+        return aten.silu_backward(grad, x)  # which has no gradient
+    sigmoid = x.sigmoid()
+    return grad * sigmoid * (1 + x * (1 - sigmoid))
+
+
 def _swiglu(grad: Tensor, x: Tensor) -> Tensor:
     gate, up = x.chunk(2, -1)
-    return torch.cat([aten.silu_backward(grad * up, gate), grad * aten.silu(gate)], -1)
+    return torch.cat([_silu(grad * up, gate), grad * aten.silu(gate)], -1)
 
 
 _BACKWARD = {
@@ -26,6 +33,6 @@ _BACKWARD = {
     "relu2": lambda grad, x: grad * (2 * aten.relu(x)),
     "gelu": lambda grad, x: aten.gelu_backward(grad, x),
     "gelu_tanh": lambda grad, x: aten.gelu_backward(grad, x, approximate="tanh"),
-    "silu": lambda grad, x: aten.silu_backward(grad, x),
+    "silu": _silu,
     "swiglu": _swiglu,
 }

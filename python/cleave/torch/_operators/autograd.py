@@ -8,12 +8,13 @@ import torch
 from torch import Tensor
 
 from . import activations
+from .batching import along_a_new_axis
 from .sum_to import sum_to
 from .untracked import register_autograd
 
 
 def register() -> None:
-    register_autograd("cleave::gemm", _backward, setup_context=_save)
+    register_autograd("cleave::gemm", _backward, setup_context=_save, vmap=along_a_new_axis)
 
 
 def _save(

@@ -26,6 +26,7 @@ from torch import Tensor
 from . import activations, autograd
 from .channels_last import channels_last, packed
 from .sum_to import sum_to
+from .transforms import is_transformed
 from .untracked import register_autograd
 
 _ops = torch.ops.cleave
@@ -63,7 +64,7 @@ def _call(operator: Operator, *arguments: Any) -> Tensor:
     """The operator of the arguments that have positions, quicker where gradients are recorded: by a
     class of our own, since what torch.library makes of a registration asks the operator's schema on
     every call, which takes longer than the call."""
-    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+    if torch.compiler.is_compiling() or is_transformed():
         return getattr(_ops, operator.name).default(*arguments)
     if torch.is_grad_enabled() and any(isinstance(x, Tensor) and x.requires_grad for x in arguments):
         return _Recorded.apply(*arguments, operator)

@@ -1,8 +1,9 @@
-"""The gradients of torch.ops.cleave.moe_router_logits, moe_route, moe_permute, moe_gather and moe_unpermute.
+"""The gradients of torch.ops.cleave.moe_router_logits, moe_route, moe_permute, moe_gather, moe_unpermute and its own.
 
 Those of moe_router_logits are float32 products, as torch's switch says. Those of moe_route are its weights' with
 respect to its logits, the choice as it is; a bias has none. For moe_permute and moe_gather they are sums of a token's
-rows, which moe_unpermute makes; for the latter copies of a token's gradient, times the weights if there are any.
+rows, which moe_unpermute makes; for the latter copies of a token's gradient, times the weights if there are any. Those
+of moe_unpermute_backward, whose results are linear in each of what it takes, are made by these two again.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ def register() -> None:
     register_autograd("cleave::moe_permute", _permute_backward, setup_context=_save)
     register_autograd("cleave::moe_gather", _gather_backward, setup_context=_save)
     register_autograd("cleave::moe_unpermute", _unpermute_backward, setup_context=_save_unpermute)
+    register_autograd("cleave::moe_unpermute_backward", _twice_backward, setup_context=_save_twice)
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -58,6 +60,18 @@ def _unpermute_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         return _ops.moe_gather(grad, indices), None, None, None
     rows, of_weights = _ops.moe_unpermute_backward(grad, y, indices, weights)
     return rows, None, of_weights, None
+
+
+def _save_twice(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    ctx.save_for_backward(*inputs)
+
+
+def _twice_backward(ctx: Any, of_rows: Tensor, of_weights: Tensor) -> tuple[Tensor | None, ...]:
+    grad, y, indices, weights = ctx.saved_tensors
+    of_rows, of_weights = of_rows.contiguous(), of_weights.contiguous()
+    of_grad = _ops.moe_unpermute(of_rows, indices, weights) + _ops.moe_unpermute(y, indices, of_weights)
+    of_y, of_w = _ops.moe_unpermute_backward(grad, of_rows, indices, of_weights)
+    return of_grad, of_y, None, of_w
 
 
 def _save_logits(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
