@@ -15,8 +15,8 @@ from torch.autograd.function import once_differentiable
 
 from . import _dealt, _float8_grouped, _swiglu
 from ._float8 import E4M3, Rows
-from ._scales import BLOCK
 from ._operators.transforms import is_transformed
+from ._scales import BLOCK
 from .grouped_linear import GroupedLinear, weight_gradient
 
 _grouped_gemm = torch.ops.cleave.grouped_gemm

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from . import _dealt, _float8, _float8_grouped
 from ._operators.grouped_autograd import Groups, gradient_of_bias
-from ._scales import BLOCK
 from ._operators.transforms import is_transformed
+from ._scales import BLOCK
 
 _grouped_gemm = torch.ops.cleave.grouped_gemm
 
