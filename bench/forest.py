@@ -24,8 +24,8 @@ Node = tuple[int, int, float]  # as TreeNode
 
 @dataclass(frozen=True)
 class Growth:
-    trees: int = 150
-    leaves: int = 12
+    trees: int = 400
+    leaves: int = 8
     least: int = 25  # pairs of a leaf
     rate: float = 0.06
 
