@@ -187,7 +187,7 @@ class TileShaper {
   /// Products may have a part of the last strip, if they have all of another, and uneven shares of the strips.
   bool strips_serve(uint32_t columns) const {
     if (columns % (atom_ * s_.multicast_m) == 0) return true;
-    return is_product(p_) && has_tma(s_.family) && !gated(c_) && columns > atom_;
+    return is_product(p_) && has_tma(s_.family) && !gated(c_) && !has_weights(c_) && columns > atom_;
   }
 
   bool shape_portable() {

@@ -38,7 +38,7 @@ TEST(Strips, ProductsHaveEveryWidth) {
   }
 }
 
-TEST(Strips, WhatHasLessThanAStripOrSumsInGroupsHasNot) {
+TEST(Strips, NarrowTilesAndOtherThanPlainProductsHaveNot) {
   const GemmProblem along_n = bf16(Major::k, Major::mn);
   EXPECT_FALSE(choose(along_n, "sm90 64x48"));
   EXPECT_FALSE(choose(along_n, "sm90 128x64 multicast 2x1")) << "one strip for two";
@@ -46,6 +46,9 @@ TEST(Strips, WhatHasLessThanAStripOrSumsInGroupsHasNot) {
   EXPECT_FALSE(choose(grouped(along_n, Grouping::m), "sm90 128x96"));
   EXPECT_TRUE(choose(with_gate(along_n), "sm90 128x128"));
   EXPECT_FALSE(choose(with_gate(along_n), "sm90 128x160")) << "a gate's strips and its up's follow each other";
+  const GemmProblem packed = weights(DType::bf16, DType::bf16, 128, false, Major::mn);
+  EXPECT_TRUE(choose(packed, "sm90 128x128 transposed"));
+  EXPECT_FALSE(choose(packed, "sm90 128x96 transposed"));
 }
 
 TEST(Strips, AStageHasRoomForWholeOnes) {

@@ -28,7 +28,7 @@ struct WeightMainloop {
   static constexpr uint32_t kLines = weight_lines(C);
   static constexpr uint32_t kScaleBytes = weight_scale_bytes(C);
   static constexpr uint32_t kSharers = sharers(C);
-  static constexpr uint32_t kLineB = line_bytes(C.operands.b_major, stage_columns(C), C.operands.b);
+  static constexpr uint32_t kLineB = line_bytes(C.operands.b_major, C.tile.n, C.operands.b);
   using Wave = float[C.tile.n / 2];
   using Instruction = ptx::WgmmaRegisters<C.operands.b, C.tile.n, C.operands.b_major == Major::mn>;
   using Dequantise = Dequantiser<C>;
@@ -142,7 +142,7 @@ struct WeightMainloop {
   CLEAVE_DEVICE uint64_t operand_b(uint32_t step) const {
     constexpr SmemPlan kPlan = smem_plan(C);
     const uint64_t b = make_descriptor<C.operands.b_major, kLineB>(stage_b + state.stage * kPlan.b_stage, C.tile.k);
-    return b + k_step_bytes<C.operands.b_major, kLineB>(step, stage_columns(C), C.operands.b) / 16;
+    return b + k_step_bytes<C.operands.b_major, kLineB>(step, C.tile.n, C.operands.b) / 16;
   }
 
   /// Nothing else is in these registers until here.
