@@ -85,22 +85,28 @@ class W8A8Experts(nn.Module):
         dtype, granularity = self.down.dtype, ACTIVATIONS[self.granularity]
         q, scale = _ops.quantize(x, dtype, granularity)
         offs, indices = _ops.moe_sort_tokens(expert_ids.contiguous(), self.num_experts)
-        q, scale = _ops.moe_gather(q, indices), _ops.moe_gather(scale, indices)
         fused = self.gate == SWIGLU
-        activation = "swiglu" if fused else "none"
-        h = self._multiply(q, scale, self.gate_up, self.gate_up_scale, offs, x.dtype, activation)
+        first = {"activation": "swiglu" if fused else "none", "gather": indices, "top_k": expert_ids.shape[1]}
+        h = self._multiply(q, scale, self.gate_up, self.gate_up_scale, offs, x.dtype, **first)
         q, scale = _ops.quantize(h if fused else self.gate(h), dtype, granularity)
-        y = self._multiply(q, scale, self.down, self.down_scale, offs, x.dtype, "none")
+        y = self._multiply(q, scale, self.down, self.down_scale, offs, x.dtype)
         return _ops.moe_unpermute(y, indices, weights.contiguous())
 
     def _multiply(
-        self, q: Tensor, scale: Tensor, weight: Tensor, weight_scale: Tensor, offs: Tensor, dtype: torch.dtype, act: str
+        self,
+        q: Tensor,
+        scale: Tensor,
+        weight: Tensor,
+        weight_scale: Tensor,
+        offs: Tensor,
+        dtype: torch.dtype,
+        **options: Any,
     ) -> Tensor:
         if self.granularity == "row":
             scale = scale.view(-1)
         else:
             weight_scale = weight_scale.mT
-        return _ops.grouped_gemm.full(q, weight.mT, offs, None, dtype, scale, weight_scale, activation=act)
+        return _ops.grouped_gemm.full(q, weight.mT, offs, None, dtype, scale, weight_scale, **options)
 
     def extra_repr(self) -> str:
         experts, features, hidden = self.down.shape

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -33,9 +34,9 @@ def choices_of(model: nn.Module, experts: int) -> int:
     return getattr(config, "num_experts_per_tok", None) or min(_CHOICES, experts)
 
 
-def grouped(layer: GroupedLinear, first: int, last: int, activation: str = "none") -> Iterator[Product]:
+def grouped(layer: GroupedLinear, first: int, last: int, **options: Any) -> Iterator[Product]:
     weight = _dealt.own(layer.weight.detach())
-    options = {"bias": _dealt.own(layer.bias), "activation": activation}
+    options["bias"] = _dealt.own(layer.bias)
     if layer.recipe:
         yield from float8.grouped(weight, layer.recipe, first, last, **options)
     else:
@@ -63,15 +64,20 @@ def w8a8(layer: W8A8Experts, first: int, last: int, dtype: torch.dtype, choices:
     x, hidden = (tokens(part, part.shape[2], dtype) for part in (layer.gate_up, layer.down))
     rows = first, last * choices  # tokens may have fewer choices
     yield cleave.plan_quantize(x, layer.down.dtype, granularity), first, last
-    yield _w8a8_product(layer, x, layer.gate_up, layer.gate_up_scale, "swiglu"), *rows
+    listed = {"activation": "swiglu", **listed_rows(x, choices)}
+    yield _w8a8_product(layer, x, layer.gate_up, layer.gate_up_scale, **listed), *rows
     yield cleave.plan_quantize(hidden, layer.down.dtype, granularity), *rows
-    yield _w8a8_product(layer, hidden, layer.down, layer.down_scale, "none"), *rows
-    quantised = in_8_bits(x, layer.down.dtype), scales_of(x, granularity)
-    _move(x, quantised, layer.num_experts, choices, last)
+    yield _w8a8_product(layer, hidden, layer.down, layer.down_scale), *rows
+    _move(x, [], layer.num_experts, choices, last)
+
+
+def listed_rows(x: Tensor, choices: int) -> dict[str, Any]:
+    """Options of a product that gathers tokens."""
+    return {"gather": x.new_zeros(len(x) * choices, dtype=torch.int32), "top_k": choices}
 
 
 def _w8a8_product(
-    layer: W8A8Experts, x: Tensor, weight: Tensor, weight_scale: Tensor, activation: str
+    layer: W8A8Experts, x: Tensor, weight: Tensor, weight_scale: Tensor, **options: Any
 ) -> cleave.GemmPlan:
     scale = scales_of(x, ACTIVATIONS[layer.granularity])
     by_row = layer.granularity == "row"
@@ -82,7 +88,7 @@ def _w8a8_product(
         scale_a=scale.view(-1) if by_row else scale,
         scale_b=weight_scale if by_row else weight_scale.mT,
         out_dtype=x.dtype,
-        activation=activation,
+        **options,
     )
 
 
@@ -91,7 +97,8 @@ def moe(layer: MoE, first: int, last: int) -> Iterator[Product]:
     yield from _router(layer.router, x, first, last)
     ranks = layer.dispatcher.ranks
     rows = (first * layer.top_k if ranks == 1 else 1), last * layer.top_k * ranks
-    yield from grouped(layer.gate_up, *rows, activation="swiglu")
+    gathers = listed_rows(x, layer.top_k) if getattr(layer.dispatcher, "gathers", False) else {}
+    yield from grouped(layer.gate_up, *rows, activation="swiglu", **gathers)
     yield from grouped(layer.down, *rows)
     if ranks == 1:
         layer(x)
