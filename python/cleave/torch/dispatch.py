@@ -14,6 +14,9 @@ from torch import Tensor
 
 __all__ = ["Arrived", "Dispatcher", "OneRank"]
 
+# Of an expert, on average: docs/notes/2026-11-mixtures.md.
+MOST_GATHERED_ROWS = 64
+
 
 class Arrived(NamedTuple):
     """Rows at their experts, and where each of this rank's experts has its own.
@@ -53,11 +56,16 @@ class Dispatcher(Protocol):
         their weights."""
 
 
+def pays_to_gather(expert_ids: Tensor, num_experts: int) -> bool:
+    """Whether a product that waits for its weights gathers rows in less time than a kernel copies them."""
+    return expert_ids.numel() <= MOST_GATHERED_ROWS * num_experts
+
+
 class OneRank:
     """All experts are here.
 
-    gathers: without gradients no row is copied, and the experts' first product gathers them. `cleave.torch.MoE`'s own
-        does; a class that does something with rows must not.
+    gathers: without gradients, where experts have few rows, none is copied, and the experts' first product gathers
+        them. `cleave.torch.MoE`'s own does; a class that does something with rows must not.
     """
 
     ranks = 1
@@ -67,7 +75,7 @@ class OneRank:
         self.gathers = gathers
 
     def dispatch(self, x: Tensor, expert_ids: Tensor, weights: Tensor, num_experts: int) -> Arrived:
-        if torch.is_grad_enabled() or not self.gathers:
+        if torch.is_grad_enabled() or not self.gathers or not pays_to_gather(expert_ids, num_experts):
             rows, offs, indices = torch.ops.cleave.moe_permute(x, expert_ids, num_experts)
             return Arrived(rows, offs, context=(indices, weights))
         offs, indices = torch.ops.cleave.moe_sort_tokens(expert_ids, num_experts)
