@@ -14,7 +14,7 @@ from torch import Tensor
 
 __all__ = ["Arrived", "Dispatcher", "OneRank"]
 
-# Of an expert, on average: docs/notes/2026-11-mixtures.md.
+# Rows of an expert, on average (docs/notes/2026-11-mixtures.md).
 MOST_GATHERED_ROWS = 64
 
 

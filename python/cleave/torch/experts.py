@@ -21,11 +21,11 @@ class W8A8Experts(nn.Module):
     """y[t] = sum over t's experts e of weights * down[e](gate(gate_up[e](x))), of 8-bit numbers, for inference; gate is
     SwiGLU, which is a part of the first product, or another `Gate`, after it.
 
-    What transformers calls a model's `experts`: a router says which experts a token goes to. Activations are
-    quantised in each call: once for each token, and once between the two products, by the first of them where scales
-    are of float8's blocks of 128x128. Where experts have few rows, the first product gathers them. Nothing waits for the GPU, so a
-    call may be captured in a CUDA graph once it has run with as many tokens, whatever the routing. Repeatable bit by
-    bit.
+    What transformers calls a model's `experts`: a router says which experts a token goes to. Activations are quantised
+    in each call: once for each token, and once between the two products, by the first of them where scales are of
+    float8's blocks of 128x128. Where experts have few rows, the first product gathers them. Nothing waits for the GPU,
+    so a call may be captured in a CUDA graph once it has run with as many tokens, whatever the routing. Repeatable bit
+    by bit.
 
     x is [tokens, features], float16, bfloat16 or float32, and so is y, of its dtype; expert_ids [tokens, top_k], int32
     or int64, what is no expert's number being left out; weights [tokens, top_k].
