@@ -53,6 +53,13 @@ class Sizes:
 
 SIZES = (Sizes(128, 8, 2048, 768), Sizes(256, 8, 7168, 2048))
 
+# Forms beside the steps apart: what their first product is, and whether it gathers its rows.
+FORMS = {
+    "first quantises": ("one kernel", False),
+    "first gathers": ("gated", True),
+    "first gathers and quantises": ("one kernel", True),
+}
+
 # A step reads what those before it made, by name, and adds to it. Its own inputs it leaves as they are.
 Values = dict[str, Any]
 Step = Callable[[Values], None]
@@ -111,16 +118,28 @@ class Layer:
             "combine": lambda v: v.update(y=cleave.moe.unpermute(v["parts"], v["indices"], v["weights"])),
         }
         forms = {"steps apart": steps}
-        if self._scaling != "row":  # its scales are those of blocks
-            one = {"first": lambda v: v.update(h=self.multiply(v, "rows", self.gate_up, **PRODUCTS["one kernel"]))}
-            rest = {name: step for name, step in steps.items() if name != "quantise"}
-            forms["first quantises"] = rest | one
+        for name, (product, gathers) in FORMS.items():
+            quantises = product == "one kernel"
+            if quantises and self._scaling == "row":  # its scales are those of blocks
+                continue
+            made = "h" if quantises else "hidden"
+
+            def first(v: Values, product: str = product, gathers: bool = gathers, made: str = made) -> None:
+                v[made] = self._first(v, product, gathers)
+
+            left_out = [step for step, gone in (("gather", gathers), ("quantise", quantises)) if gone]
+            forms[name] = {step: call for step, call in steps.items() if step not in left_out} | {"first": first}
         return forms
 
+    def _first(self, values: Values, product: str, gathers: bool, plan: bool = False) -> Any:
+        listed = {"gather": values["indices"], "top_k": self.sizes.top_k} if gathers else {}
+        return self.multiply(values, "q" if gathers else "rows", self.gate_up, plan, **PRODUCTS[product], **listed)
+
     def plans(self, tokens: int) -> Iterator[Any]:
-        values = run(self.forms()["steps apart"], self.routed(tokens), until="second")
-        for name in ("gated", "one kernel")[: len(self.forms())]:
-            yield self.multiply(values, "rows", self.gate_up, plan=True, **PRODUCTS[name])
+        forms = self.forms()
+        values = run(forms["steps apart"], self.routed(tokens), until="second")
+        for name in forms:
+            yield self._first(values, *FORMS.get(name, ("gated", False)), plan=True)
         yield self.multiply(values, "h", self.down, plan=True)
 
     def expected(self, values: Values) -> Tensor:

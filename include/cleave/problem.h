@@ -67,6 +67,17 @@ struct GroupLayout {
   friend bool operator==(const GroupLayout&, const GroupLayout&) = default;
 };
 
+/// Rows of A that a list names, where m is grouped: row i of the product is row list[i] / divisor of A, which has
+/// `rows` of them, and scales for these. Tokens of a mixture of experts are such rows, and their choices, `divisor` of
+/// each token, the list. What it names that A does not have, negative numbers among it, is a row of zeros.
+struct GatherLayout {
+  bool given = false;
+  int64_t rows = 0;
+  int64_t divisor = 1;
+
+  friend bool operator==(const GatherLayout&, const GatherLayout&) = default;
+};
+
 /// The most groups of one product, since their bounds lie in shared memory.
 inline constexpr int64_t kMostGroups = 1024;
 
@@ -149,6 +160,9 @@ struct GemmProblem {
   /// per group.
   GroupLayout groups = {};
 
+  /// m, which is grouped, counts the list's rows.
+  GatherLayout gather = {};
+
   /// The matrices of a convolution. Rows of x and y are pixels in memory order (images, depth, height, width), columns
   /// are the channels of a group, and stride_batch leads to the next group. Rows of w are filters, at any distance;
   /// columns are taps x channels without gaps. So A of fprop is [pixels of x, channels], and B of dgrad is [filters,
@@ -190,8 +204,10 @@ struct GemmArguments {
   /// access outside the matrices. `batch` values each; indptr has one more.
   const void* group_offsets = nullptr;  ///< every bounds but counts
   const void* group_sizes = nullptr;    ///< starts, counts
-  float* scale_out = nullptr;           ///< as the problem's ScaleLayout says
-  float* amax = nullptr;                ///< one value, raised to the largest |D|: zero it to start anew
+  /// m values, read by the kernel, never by the host.
+  const int32_t* gather = nullptr;
+  float* scale_out = nullptr;  ///< as the problem's ScaleLayout says
+  float* amax = nullptr;       ///< one value, raised to the largest |D|: zero it to start anew
   EpilogueArgument epilogue_inputs[kMostEpilogueInputs] = {};
   void* epilogue_outputs[kMostEpilogueOutputs] = {};
 };

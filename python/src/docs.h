@@ -192,6 +192,13 @@ Args:
         begins at g * alignment.
     alignment: every group begins at a multiple of it; for offs, and for counts where groups lie in one
         matrix.
+    gather: int32 [M], contiguous, for a forward product of an a [T, K] with contiguous rows: row i of the
+        product is row gather[i] // top_k of a, and scale_a is laid out as a is ([T], or
+        [T, ceil(K / 128)]). So rows need no copy for each group that they go to: with the indices and
+        top_k of `cleave.moe.sort_tokens` the product is that of cleave.moe.gather(a, indices). A value
+        that names no row of a, such as a negative one, stands for a row of zeros, scaled as row 0 is.
+        Not with counts.
+    top_k: how often gather names each row of a; 1 if its values are rows themselves.
     scale_a, scale_b: float32, of 8-bit operands. For an operand that all groups share, as in
         `scaled_gemm` ([M], or blocks [M, ceil(K / 128)]); else one set per group: [G, N] (for a,
         [G, M]), or blocks [G, ceil(K / 128), N] or [G, ceil(K / 128), ceil(N / 128)]. One value serves
@@ -280,7 +287,7 @@ inline constexpr const char* kRunDoc =
     R"(Runs the product on arrays of the planned form.
 
 The arguments and errors are those of the function that was planned: `gemm`, `scaled_gemm` or
-`grouped_gemm`, whose alignment and zero_rest the plan keeps. For a plan of plan_mixed_gemm, b is
+`grouped_gemm`, whose alignment, top_k and zero_rest the plan keeps. For a plan of plan_mixed_gemm, b is
 `weights.packed`, and scales, zeros and global_scale are the weight's.
 
 Enqueues on the stream and returns; allocates nothing if `out` is given. Legal while the stream is

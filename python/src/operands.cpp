@@ -32,6 +32,7 @@ GemmTensors read_tensors(const GemmInputs& given_inputs, TensorReader& reader, c
           .starts = reader.read<arg::Starts>(inputs),
           .sizes = reader.read<arg::Sizes>(inputs),
           .counts = reader.read<arg::Counts>(inputs),
+          .gather = reader.read<arg::Gather>(inputs),
           .epilogue = epilogue.read(reader)};
 }
 

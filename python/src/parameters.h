@@ -29,6 +29,7 @@ using Indptr = MaybeArray<"indptr">;
 using Starts = MaybeArray<"starts">;
 using Sizes = MaybeArray<"sizes">;
 using Counts = MaybeArray<"counts">;
+using Gather = MaybeArray<"gather">;
 
 // What happens to the product
 using Alpha = Number<"alpha", "1.0">;
@@ -39,6 +40,7 @@ using OutScale = OneOf<"out_scale", cleave::Granularity, "None", "str | None">;
 using ScaleMajor = OneOf<"scale_major", Major, "'k'">;
 using UseUe8m0 = Flag<"use_ue8m0", "False">;
 using Alignment = Integer<"alignment", "None", "int | None", "an integer or None">;
+using SlotsOfRow = Integer<"top_k", "1">;
 using ZeroRest = Flag<"zero_rest", "None", "bool | None">;
 using CheckOffsets = Flag<"check_offsets", "False">;
 using Accumulate = Flag<"accumulate", "False">;
@@ -84,12 +86,12 @@ using OfCalls = Concat<Scalars, List<arg::CheckOffsets>, Place>;
 /// All arrays of products.
 using GemmInputs = Values<arg::A, arg::B, arg::Bias, arg::C, arg::Out, arg::Epilogue, arg::ScaleA, arg::ScaleB,
                           arg::ScaleD, arg::ScaleOut, arg::Amax, arg::Azp, arg::AzpAdj, arg::Scales, arg::Zeros,
-                          arg::GlobalScale, arg::Offs, arg::Indptr, arg::Starts, arg::Sizes, arg::Counts>;
+                          arg::GlobalScale, arg::Offs, arg::Indptr, arg::Starts, arg::Sizes, arg::Counts, arg::Gather>;
 
 /// All parameters of products that are not arrays, and belong to a plan.
 using ProductArguments = Values<arg::Activation, arg::OutDtype, arg::OutScale, arg::ScaleMajor, arg::UseUe8m0,
-                                arg::Alignment, arg::ZeroRest, arg::UseFastAccum, arg::StaticB, arg::SplitKMode,
-                                arg::SplitKSlices, arg::Deterministic, arg::Kernel, arg::Precision>;
+                                arg::Alignment, arg::SlotsOfRow, arg::ZeroRest, arg::UseFastAccum, arg::StaticB,
+                                arg::SplitKMode, arg::SplitKSlices, arg::Deterministic, arg::Kernel, arg::Precision>;
 
 using CallArguments = Values<arg::Alpha, arg::Beta, arg::CheckOffsets, arg::Stream, arg::Workspace>;
 

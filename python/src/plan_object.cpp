@@ -115,6 +115,8 @@ std::string describe(Enum value) {
   const auto size = [](const GemmProblem& p) { return fmt::format("{} x {} x {} x {}", p.batch, p.m, p.n, p.k); };
   compare("the device", device_text(given.device), device_text(planned.device));
   compare("the grouping", given.groups, planned.groups);
+  presence("gather", given.gather.given, planned.gather.given);
+  compare("the number of a's rows, of which gather names some,", given.gather.rows, planned.gather.rows);
   compare("the convolution", given.conv, planned.conv);
   compare("the problem's batch x M x N x K", size(given), size(planned));
   presence("c", given.has_c, planned.has_c);
@@ -155,7 +157,7 @@ bool any_given(const GemmInputs& inputs, List<Ps...>) {
   return (given(inputs.get<Ps>()) || ...);
 }
 
-using AllBounds = List<arg::Offs, arg::Indptr, arg::Starts, arg::Sizes, arg::Counts>;
+using AllBounds = List<arg::Offs, arg::Indptr, arg::Starts, arg::Sizes, arg::Counts, arg::Gather>;
 using ZeroPoints = List<arg::Azp, arg::AzpAdj>;
 using Scales = Concat<List<arg::ScaleA, arg::ScaleB, arg::ScaleD, arg::ScaleOut, arg::Amax>, ZeroPoints>;
 
@@ -211,7 +213,7 @@ void bind_gemm_plan(nb::module_& m) {
   nb::class_<PlanObject> type(m, "GemmPlan", kGemmPlanDoc);
   using Operands = List<arg::A, arg::B, arg::Offs>;
   using Options = Concat<List<arg::Bias, arg::C, arg::Epilogue, arg::Out>, Scalars, Scales,
-                         Without<Bounds, List<arg::Alignment>>, WeightArrays, Place>;
+                         Without<Bounds, List<arg::Alignment>>, List<arg::Gather>, WeightArrays, Place>;
   define(type, "run", Operands(), Options(), "Array", kRunDoc,
          [](const PlanObject& self, const auto& call) { return self.run(call, call); });
   type.def(

@@ -54,6 +54,7 @@ constexpr LaunchArray kArrays[] = {
     CLEAVE_ARRAY(amax, amax_of),
     CLEAVE_ARRAY(group_offsets, group_offsets_of),
     CLEAVE_ARRAY(group_sizes, group_sizes_of),
+    CLEAVE_ARRAY(gather, gather_of),
 };
 #undef CLEAVE_ARRAY
 
@@ -86,6 +87,7 @@ Fields groups_of(const PlanObject& planned) {
   fields["extent"] = grouped_extent(p);
   fields["bounds"] = std::string(to_string(p.groups.bounds));
   fields["spacing"] = p.groups.spacing;
+  fields["slots"] = p.gather.rows * p.gather.divisor;
   return fields;
 }
 
@@ -113,7 +115,7 @@ void bind_problem_arrays(nb::module_& m) {
         "alignment in bytes of each array.");
   m.def("groups_of", &groups_of, "plan"_a,
         "The groups of the plan's problem: count (0 without groups), the extent of the dimension that they cut,\n"
-        "bounds and spacing.");
+        "bounds, spacing, and slots, of which a list names some (0 without a list).");
   m.def("run_at", &run_at, "plan"_a, "addresses"_a, "stream"_a,
         "Runs the plan on the device's arrays of these names at these addresses, which nobody checks.");
 }

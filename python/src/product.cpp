@@ -14,6 +14,7 @@ GemmOptions parse_options(const ProductArguments& arguments, GemmOptions options
   arguments.read<arg::ScaleMajor>(options.scale_major);
   arguments.read<arg::UseUe8m0>(options.ue8m0);
   arguments.read<arg::Alignment>(options.alignment);
+  arguments.read<arg::SlotsOfRow>(options.top_k);
   arguments.read<arg::ZeroRest>(options.zero_rest);
   options.plan = parse_plan_options(arguments);
   return options;

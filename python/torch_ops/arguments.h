@@ -50,6 +50,7 @@ using Indptr = MaybeTensorArgument<"indptr">;
 using Starts = MaybeTensorArgument<"starts">;
 using Sizes = MaybeTensorArgument<"sizes">;
 using Counts = MaybeTensorArgument<"counts">;
+using Gather = MaybeTensorArgument<"gather">;
 
 using Alpha = Argument<"alpha", "float", double, "1.0">;
 using Beta = Argument<"beta", "float?", std::optional<double>, "None">;
@@ -59,6 +60,7 @@ using OutScale = NameArgument<"out_scale", Granularity, "'block_1x128'">;
 using ScaleMajor = NameArgument<"scale_major", Major, "'k'">;
 using UseUe8m0 = Argument<"use_ue8m0", "bool", bool, "False">;
 using Alignment = Argument<"alignment", "int?", std::optional<int64_t>, "None">;
+using SlotsOfRow = Argument<"top_k", "int", int64_t, "1">;
 using ZeroRest = Argument<"zero_rest", "bool?", std::optional<bool>, "None">;
 using UseFastAccum = Argument<"use_fast_accum", "bool", bool, "False">;
 using StaticB = Argument<"static_b", "bool", bool, "False">;

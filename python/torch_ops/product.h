@@ -56,7 +56,8 @@ GemmTensors tensors_of(const Call& call) {
           .indptr = operand<arg::Indptr>(call),
           .starts = operand<arg::Starts>(call),
           .sizes = operand<arg::Sizes>(call),
-          .counts = operand<arg::Counts>(call)};
+          .counts = operand<arg::Counts>(call),
+          .gather = operand<arg::Gather>(call)};
 }
 
 /// As epilogue_tensors (operands/epilogue_values.h) does. Without gradients, inputs that require them are refused.
@@ -112,6 +113,7 @@ auto multiply(const Call& call, GemmOptions form = {}) {
   if constexpr (Call::template has<arg::Epilogue>()) tensors.epilogue = epilogue_of(call);
   read_options(call, tensors.a->dtype, false, form);
   call.template read<arg::Alignment>(form.alignment);
+  call.template read<arg::SlotsOfRow>(form.top_k);
   call.template read<arg::ZeroRest>(form.zero_rest);
   call.template read<arg::OutScale>(form.out_scale);
   call.template read<arg::ScaleMajor>(form.scale_major);

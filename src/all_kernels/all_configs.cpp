@@ -28,6 +28,7 @@ class Collector {
     functions();
     scales();
     groups();
+    lists();
     found_scales();
     packed_weights();
     convolutions();
@@ -228,6 +229,29 @@ class Collector {
     }
   }
 
+  /// Groups of rows that a list names: what threads copy beside scales.
+  void lists() {
+    const auto gate = [](GemmProblem p) {
+      p.activation = Activation::swiglu;
+      p.b.stride_batch = 0;
+      return p;
+    };
+    const GemmProblem operands[] = {product(DType::bf16, DType::bf16, DType::bf16),
+                                    scaled(DType::e4m3, DType::e4m3, DType::bf16, kVector, kVector, true),
+                                    scaled(DType::e4m3, DType::e4m3, DType::bf16, kLines, kSquares),
+                                    scaled(DType::i8, DType::i8, DType::bf16, kLines, kLines)};
+    for (const GemmProblem& p : operands) {
+      for (const SplitKMode split : {SplitKMode::none, SplitKMode::parallel, SplitKMode::stream_k})
+        visit(listed(grouped(p, Grouping::m)), split, split == SplitKMode::none);
+      visit(listed(grouped(gate(p), Grouping::m)), SplitKMode::none, true);
+      GemmProblem found = gate(p);
+      found.d.dtype = DType::e4m3;
+      found.scale_out = kLines;
+      visit(listed(grouped(found, Grouping::m)), SplitKMode::none, true);
+    }
+    visit(listed(grouped(with_function(operands[0]), Grouping::m)));
+  }
+
   /// D in 8 bits with scales that are found, of layers as they follow each other.
   void found_scales() {
     const auto quantised = [](GemmProblem p, Activation activation) {
@@ -249,7 +273,7 @@ class Collector {
         for (const SplitKMode split : values_of<SplitKMode>)
           if (split != SplitKMode::automatic) visit(layer, split, first && split == SplitKMode::none);
         for (const SplitKMode split : {SplitKMode::none, SplitKMode::parallel, SplitKMode::stream_k})
-          visit(grouped(layer, Grouping::m), split);
+          visit(grouped(layer, Grouping::m), split, first && split == SplitKMode::none);
       }
     }
     GemmProblem rounded = quantised(operands[0], Activation::none);

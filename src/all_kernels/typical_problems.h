@@ -118,6 +118,12 @@ inline GemmProblem with_function(GemmProblem p) {
   return p;
 }
 
+/// Groups of rows that a list names, each eight times.
+inline GemmProblem listed(GemmProblem p) {
+  p.gather = {.given = true, .rows = p.m / 8, .divisor = 8};
+  return p;
+}
+
 /// One whose inputs and outputs are all matrices.
 inline GemmProblem with_matrices(GemmProblem p, const char* function) {
   p.epilogue.function = &epilogue_function(function);

@@ -7,8 +7,9 @@
 namespace cleave::cpu {
 
 Operands::Operands(const GemmProblem& problem, const GemmArguments& arguments, const Tiling& tiling)
-    : problem_(problem), arguments_(arguments), tiling_(tiling) {
+    : problem_(problem), arguments_(arguments), tiling_(tiling), listed_(list_params(problem)) {
   if (problem.conv.kind != Conv::none) gather_.emplace(problem, arguments);
+  listed_.entries = arguments.gather;
 }
 
 void Operands::pack_a(const TileCoord& coord, Span rows, Span k, float* out) const {
@@ -16,6 +17,13 @@ void Operands::pack_a(const TileCoord& coord, Span rows, Span k, float* out) con
     return gather_->pack_a(tiling_.classes[coord.conv_class], coord.batch, rows, k, out);
   }
   const MatrixLayout& a = problem_.a;
+  if (listed_.entries != nullptr) {
+    uint32_t named[kMaxTileM];
+    for (uint32_t i = 0; i < rows.count; ++i) named[i] = listed_row(listed_, rows.first + i);
+    const int64_t first = k.first * a.stride_col;
+    return cpu::pack_a({a.dtype, arguments_.a, first, a.stride_row, a.stride_col, rows.count, k.count, named}, k.count,
+                       out);
+  }
   const Place at = place(a, coord, a.stride_row, a.stride_col, problem_.m, rows.first, k.first);
   cpu::pack_a({a.dtype, arguments_.a, at.offset, at.stride, a.stride_col, rows.count, k.count}, k.count, out);
 }

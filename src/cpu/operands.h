@@ -4,6 +4,7 @@
 
 #include <optional>
 
+#include "cleave/config/list_params.h"
 #include "cleave/gemm.h"
 #include "cpu/gather.h"
 #include "cpu/pack.h"
@@ -35,6 +36,7 @@ class Operands {
   const GemmProblem& problem_;
   const GemmArguments& arguments_;
   const Tiling& tiling_;
+  ListParams listed_;  // where a list names A's rows
   std::optional<Gather> gather_;
 };
 

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "base/enumerators.h"
+#include "cleave/config/list_params.h"
 #include "cleave/core/element.h"
 #include "cleave/core/math.h"
 #include "cpu/micro_kernel.h"
@@ -71,6 +72,16 @@ void pack_along(In in, const Block& block, int64_t first, uint32_t used, float* 
   }
 }
 
+/// Rows that a list names.
+template <uint32_t width, class In>
+void pack_listed(In in, const Block& block, uint32_t first, uint32_t used, float* out) {
+  for (uint32_t i = 0; i < width; ++i) {
+    const uint32_t row = i < used ? block.rows[first + i] : kNoRow;
+    int64_t at = block.offset + row * block.stride;
+    for (uint32_t p = 0; p < block.k; ++p, at += block.k_stride) out[p * width + i] = row == kNoRow ? 0.0f : in[at];
+  }
+}
+
 // A function for each type: inlined into one, their loops would run out of registers.
 template <DType type, uint32_t width>
 [[gnu::noinline]] void pack_panels(const Block& block, uint32_t depth, float* out) {
@@ -78,7 +89,9 @@ template <DType type, uint32_t width>
   for (uint32_t begin = 0; begin < block.count; begin += width, out += width * depth) {
     const uint32_t used = min_of(width, block.count - begin);
     const int64_t first = block.offset + begin * block.stride;
-    if (block.stride == 1 && used == width) {
+    if (block.rows != nullptr) {
+      pack_listed<width>(in, block, begin, used, out);
+    } else if (block.stride == 1 && used == width) {
       pack_across<width>(in, first, block.k_stride, block.k, out);
     } else {
       pack_along<width>(in, block, first, used, out);

@@ -21,6 +21,7 @@ struct Block {
   int64_t stride;  // from one row of A (column of B) to the next
   int64_t k_stride;
   uint32_t count, k;
+  const uint32_t* rows = nullptr;  // which rows (columns) these are, from `offset` on, or kNoRow; else neighbours
 };
 
 /// Float32 panels of kMicroRows rows of A, out[panel][depth][row], of which the block fills the

@@ -67,6 +67,8 @@ TileEpilogue<Sum>::TileEpilogue(const GemmProblem& problem, const GemmArguments&
     return ScaleParams{data, layout.stride_row, layout.stride_k, layout.stride_batch};
   };
   scales_a_ = scales(problem.scale_a, arguments.scale_a);
+  listed_ = list_params(problem);
+  listed_.entries = arguments.gather;
   scales_b_ = scales(problem.scale_b, arguments.scale_b);
 }
 
@@ -145,13 +147,14 @@ void TileEpilogue<Sum>::operator()(const TileCoord& coord, uint32_t begin, uint3
   for (uint32_t part = 0; part < tiling_.parts; ++part) {
     const uint32_t column = part * uint32_t(problem_.n) + area.column;
     for (uint32_t j = 0; j < area.columns; ++j) {
-      column_values[part * up + j] = column_broadcast(config_, params_, scales_b_, column + j, coord.batch);
+      column_values[part * up + j] = column_broadcast(config_, params_, scales_b_, column + j, coord.batch, column + j);
     }
   }
   for (uint32_t i = begin; i < min_of(end, area.rows); ++i) {
     const Sum* const line = sums + i * tiling_.tile_n;
     const uint32_t row = tiling_.row_of_d(coord, area.row + i);
-    const BroadcastValues row_values = row_broadcast(config_, params_, scales_a_, row, coord.batch);
+    const uint32_t scaled_row = listed_.entries == nullptr ? row : scale_row<true>(listed_, row);
+    const BroadcastValues row_values = row_broadcast(config_, params_, scales_a_, row, coord.batch, scaled_row);
     const auto at = [&](uint32_t j) { return ElementCoord{row, area.column + j, coord.batch}; };
     if constexpr (std::is_same_v<Sum, int32_t>) {
       if (config_.d == DType::i32) {

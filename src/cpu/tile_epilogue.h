@@ -59,6 +59,7 @@ class TileEpilogue {
   EpilogueConfig config_;
   EpilogueParams params_;
   ScaleParams scales_a_, scales_b_;
+  ListParams listed_;  // where a list names A's rows
 };
 
 }  // namespace cleave::cpu

@@ -8,6 +8,8 @@
 
 #include <algorithm>
 
+#include "launch/product.h"
+
 namespace cleave::cpu {
 namespace {
 
@@ -18,16 +20,18 @@ struct Stretch {
   float sums[kMicroRows][kMicroColumns];
 };
 
-/// The scales of the `count` rows (columns of B) from `row` on; the last one's where there are no
-/// more.
+/// The scales of the `count` rows (columns of B) from `row` on, of those that a list names if there is one; the last
+/// one's where there are no more.
 template <uint32_t count>
 struct StretchScales {
   float of[count];
 
-  StretchScales(const ScaleLayout& layout, const float* data, uint32_t batch, int64_t row, int64_t rows, int64_t k) {
+  StretchScales(const ScaleLayout& layout, const float* data, uint32_t batch, int64_t row, int64_t rows, int64_t k,
+                const ListParams& listed = {}) {
     const float* const block = data + batch * layout.stride_batch + k / kScaleBlock * layout.stride_k;
     for (uint32_t i = 0; i < count; ++i) {
-      const int64_t line = min_of(row + i, rows - 1);
+      const int64_t own = min_of(row + i, rows - 1);
+      const int64_t line = listed.entries == nullptr ? own : scale_row<true>(listed, uint32_t(own));
       of[i] = block[(layout.rows == 1 ? line : line / kScaleBlock) * layout.stride_row];
     }
   }
@@ -41,7 +45,10 @@ TileProduct<Sum>::TileProduct(const GemmProblem& problem, const GemmArguments& a
       arguments_(arguments),
       tiling_(tiling),
       operands_(problem, arguments, tiling),
-      micro_kernel_(micro_kernel()) {}
+      listed_(list_params(problem)),
+      micro_kernel_(micro_kernel()) {
+  listed_.entries = arguments.gather;
+}
 
 template <class Sum>
 void TileProduct<Sum>::operator()(const WorkTile& work, Scratch<Sum>& scratch, Sum* sums) const {
@@ -106,7 +113,7 @@ void TileProduct<float>::multiply(const Step& step, const float* a, const float*
     end = min_of(step.k, begin + kScaleBlock - uint32_t(first % kScaleBlock));
     Stretch stretch;
     micro_kernel_.store(end - begin, a + begin * kMicroRows, b + begin * kMicroColumns, stretch.sums[0], kMicroColumns);
-    const StretchScales<kMicroRows> scale_a(p.scale_a, arguments_.scale_a, step.batch, step.row, p.m, first);
+    const StretchScales<kMicroRows> scale_a(p.scale_a, arguments_.scale_a, step.batch, step.row, p.m, first, listed_);
     const StretchScales<kMicroColumns> scale_b(p.scale_b, arguments_.scale_b, step.batch, step.column,
                                                tiling_.parts * p.n, first);
     for (uint32_t i = 0; i < kMicroRows; ++i) {

@@ -47,6 +47,7 @@ class TileProduct {
   const GemmArguments& arguments_;
   const Tiling& tiling_;
   const Operands operands_;
+  ListParams listed_;  // where a list names A's rows
   const MicroKernel& micro_kernel_;
 };
 

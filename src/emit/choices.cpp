@@ -40,6 +40,11 @@ const Choice& planned(const GemmPlan& plan) {
         "the operation has out_scale, which emitted projects do not serve; plan it with scale_d, or call it from "
         "the library");
   }
+  if (choice->problem.gather.given) {
+    throw Error(ErrorCode::unsupported,
+                "the operation has gather, which emitted projects do not serve; plan it of rows that are gathered "
+                "(cleave.moe.gather), or call it from the library");
+  }
   if (choice->problem.groups.apart) {
     refuse(
         ErrorCode::unsupported,

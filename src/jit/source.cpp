@@ -12,8 +12,8 @@ namespace cleave {
     return CLEAVE_PRINT_STRUCT(config, __VA_ARGS__); \
   }
 
-CLEAVE_SPELL(OperandConfig, a, b, a_major, b_major, precision, copied_a, copied_b, load_bytes_a, load_bytes_b, static_a,
-             static_b)
+CLEAVE_SPELL(OperandConfig, a, b, a_major, b_major, precision, copied_a, copied_b, listed, load_bytes_a, load_bytes_b,
+             static_a, static_b)
 CLEAVE_SPELL(WeightConfig, format, group, has_zero)
 CLEAVE_SPELL(TileConfig, m, n, k, stages)
 CLEAVE_SPELL(WarpConfig, consumers, pingpong, m, n, k)

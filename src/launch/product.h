@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "cleave/config/list_params.h"
 #include "cleave/problem.h"
 #include "cleave/schedule/groups.h"
 
@@ -128,6 +129,14 @@ inline int64_t grouped_extent(const GemmProblem& p) {
   }
 }
 
+/// Rows of A, and columns of B, as they lie in memory: of the product, or those that a list picks from.
+constexpr int64_t rows_of_a(const GemmProblem& p) {
+  return p.gather.given && p.groups.dimension == Grouping::m ? p.gather.rows : p.m;
+}
+constexpr int64_t stored_columns_of_b(const GemmProblem& p) {
+  return p.gather.given && p.groups.dimension == Grouping::n ? p.gather.rows : columns_of_b(p);
+}
+
 /// The groups as a schedule reads them, but for the arrays.
 inline GroupParams group_params(const GemmProblem& p) {
   const GroupLayout& layout = p.groups;
@@ -137,6 +146,12 @@ inline GroupParams group_params(const GemmProblem& p) {
           .count = uint32_t(p.batch),
           .spacing = uint32_t(layout.spacing),
           .extent = uint32_t(grouped_extent(p))};
+}
+
+/// And the list that picks rows, but for its array.
+inline ListParams list_params(const GemmProblem& p) {
+  if (!p.gather.given) return {};
+  return {nullptr, FastDivmod(uint32_t(p.gather.divisor)), uint32_t(p.gather.rows)};
 }
 
 }  // namespace cleave

@@ -27,6 +27,7 @@ inline void set_problem(const GemmConfig& c, const GemmProblem& p, GemmParams& p
                       FastDivmod(uint32_t(ceil_div<int64_t>(group, c.tile.k)))};
   }
   params.groups = group_params(p);
+  params.list = list_params(p);
   EpilogueParams& e = params.epilogue;
   const bool row = c.epilogue.order == Order::row;
   e.d_stride = row ? p.d.stride_row : p.d.stride_col;
@@ -55,6 +56,7 @@ inline void set_arguments(const GemmConfig& c, const GemmArguments& x, GemmParam
   params.weights.zeros = x.weight_zero;
   params.groups.offsets = x.group_offsets;
   params.groups.sizes = x.group_sizes;
+  params.list.entries = x.gather;
   EpilogueParams& e = params.epilogue;
   e.alpha = x.alpha * weight_factor(c);
   e.beta = x.beta;

@@ -9,6 +9,7 @@
 #include "cleave/names.h"
 #include "operands/epilogue_operands.h"
 #include "operands/group_bounds.h"
+#include "operands/packed.h"
 #include "operands/scales.h"
 #include "problem/problem.h"
 
@@ -69,6 +70,23 @@ class Builder {
     arguments_.group_sizes = given->sizes;
   }
 
+  void place_gather() {
+    if (!t_.gather) {
+      if (options_.top_k != 1) refuse_value("top_k is {}, but there is no gather; leave it out", options_.top_k);
+      return;
+    }
+    const Operand& gather = *t_.gather;
+    if (!options_.grouped || p_.groups.dimension != Grouping::m || a_.ndim != 2) {
+      refuse_value("gather is given, and a is {} and b is {}; it names rows of a matrix a, where b is (G, K, N)",
+                   shape_text(a_), shape_text(b_));
+    }
+    if (options_.top_k < 1) refuse_value("top_k is {}; it must be at least 1", options_.top_k);
+    check(gather, "gather", {1, 1, kInt32});
+    packed_count(gather, "gather");
+    p_.gather = {.given = true, .rows = a_.rows(), .divisor = options_.top_k};
+    arguments_.gather = static_cast<const int32_t*>(gather.data);
+  }
+
   void place_matrices() {
     if (options_.a_is_transposed) a_ = transposed(a_);
     if (a_.columns() != b_.rows()) {
@@ -91,7 +109,7 @@ class Builder {
                    shape_text(b_),
                    p_.epilogue.gated ? "the epilogue function takes acc.gate and acc.up" : "activation is swiglu");
     }
-    p_.m = a_.rows();
+    p_.m = t_.gather ? t_.gather->shape[0] : a_.rows();
     p_.n = joined ? b_.columns() / 2 : b_.columns();
     p_.k = a_.columns();
     p_.a = layout_of(a_, "a");
@@ -365,6 +383,7 @@ GemmCall make_call(const GemmTensors& tensors, const GemmOptions& options) {
   Builder builder(tensors, options, call);
   builder.check_operands();
   if (options.grouped) builder.place_groups();
+  builder.place_gather();
   builder.place_matrices();
   if (tensors.c) builder.place_c();
   if (tensors.bias) builder.place_bias();

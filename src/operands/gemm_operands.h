@@ -31,6 +31,7 @@ struct GemmTensors {
   std::optional<Operand> azp, azp_adj;
   std::optional<Operand> scales, zeros, global_scale;          ///< of b, where it is a packed weight
   std::optional<Operand> offs, indptr, starts, sizes, counts;  ///< of a grouped product
+  std::optional<Operand> gather;                               ///< of one: names rows of a
   EpilogueTensors epilogue;
 };
 
@@ -59,6 +60,7 @@ struct GemmOptions {
   bool grouped = false;               ///< the ranks of a and b, and the bounds, tell what is grouped
   std::optional<int64_t> alignment;   ///< offs are aligned prefix sums; counts of matrices: spacing
   std::optional<bool> zero_rest;      ///< without a value: of a new D only
+  int64_t top_k = 1;                  ///< gather has slots: so many of each row of a
   bool a_is_transposed = false;       ///< a is [k, m], its scales [scales along K, m]
   PlanOptions plan;
 };

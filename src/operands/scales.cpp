@@ -130,7 +130,7 @@ void place_range(const std::optional<Operand>& scale_d, const std::optional<Oper
 }
 
 void place_scales(const Operand& scale_a, const Operand& scale_b, const ScaleForm& form, GemmProblem& p) {
-  const Scales of_a{"scale_a", "row of a", scale_a, form.a_is_transposed, form.a_by_group, p.m, p.k};
+  const Scales of_a{"scale_a", "row of a", scale_a, form.a_is_transposed, form.a_by_group, rows_of_a(p), p.k};
   const Scales of_b{"scale_b", "column of b", scale_b, true, form.b_by_group, columns_of_b(p), p.k};
   const Grouping grouped = p.groups.dimension;
   const auto place = [&](const Fit& a, const Fit& b, Scaling kind) {

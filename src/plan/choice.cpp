@@ -99,6 +99,7 @@ GemmConfig base_config(const Spec& spec, const GemmProblem& p, const OperandLayo
   c.epilogue.function = function_config(p, spec.fuses_classes);
   c.operands.a_major = operands.a.major;
   c.operands.b_major = operands.b.major;
+  c.operands.listed = p.gather.given;
   c.epilogue.order = output_order(p).value_or(Order::row);
   c.epilogue.scaling = scaling_of(p);
   if (c.epilogue.scaling == Scaling::vector) {

@@ -41,6 +41,8 @@ constexpr double kPixelDownClocks = 3.4;         // where pixels run along K
 constexpr double kEmptyPixelClocks = 8;          // where some of them, or their use, is nothing
 constexpr double kGatherClocks = 150;            // of gathering by threads, each k block
 constexpr double kVectorClocks = 105;            // of 16 bytes, by each of the threads that copy
+constexpr double kListedVectorClocks = 155;      // of 16 bytes of a row that a list names, beside WGMMA's reads,
+constexpr double kListThreads = 96;              // by each of so many threads
 constexpr double kUnalignedVectorClocks = 150;   // of 16 bytes put together from narrower reads,
 constexpr double kReadClocks = 55;               // and of each of those
 constexpr double kGatherByThreads = 2.7;         // the portable kernel's pixels, in tensor-core multiplications
@@ -123,6 +125,13 @@ double gather_clocks(const GemmConfig& c, const GemmProblem& p) {
   return kGatherClocks + vector * pixels * 128 / 16 / copy_threads(c);
 }
 
+/// Clocks in which one CTA copies the rows of one k block that a list names.
+double list_clocks(const GemmConfig& c) {
+  if (!has_tma(c.family) || !c.operands.listed) return 0;
+  const double rows = lists_a(c) ? c.tile.m : c.tile.n;
+  return kGatherClocks + kListedVectorClocks * rows * c.tile.k * size_of(c.operands.a) / 16 / kListThreads;
+}
+
 double load_bytes(const GemmConfig& c) {
   const double of_a = has_weights(c) ? 0.25 : 1;  // 4 bits of 16
   return (c.tile.m * of_a / c.cluster.multicast_n + double(c.tile.n) / c.cluster.multicast_m) * c.tile.k *
@@ -195,7 +204,7 @@ class Prediction {
     const double l2_bytes_per_us = conv_ ? kL2ConvBytesPerUs : grouped_ ? kL2GroupedBytesPerUs : kL2TotalBytesPerUs;
     const double l2_clocks = std::max(load_bytes(c_) / kL2BytesPerClock,
                                       load_bytes(c_) * concurrent(choice_, device_) / l2_bytes_per_us * clock_);
-    const double clocks = std::max(multiply_clocks(c_), l2_clocks);
+    const double clocks = std::max({multiply_clocks(c_), l2_clocks, list_clocks(c_)});
     return conv_ ? std::max(clocks, gather_clocks(c_, choice_.problem)) : clocks;
   }
 
@@ -256,7 +265,7 @@ double apart_us(const Choice& choice, const DeviceInfo& device) {
 /// H200 (docs/notes/2026-11-quantised-outputs.md).
 double found_scales_factor(const Choice& choice) {
   const GemmConfig& c = choice.config;
-  if (!c.epilogue.has_scale_out || !is_predicted_product(choice)) return 1.0;
+  if (!c.epilogue.has_scale_out || !has_tma(c.family)) return 1.0;
   const bool two_bytes = size_of(c.operands.a) == 2;
   if (pairs_scales(c) && c.tile.m == 64) return 1.1;
   if (c.scales.promote) {

@@ -29,13 +29,15 @@ uint32_t group_alignment(const GroupLayout& groups, DType type) {
   return common_alignment((is_spaced(groups.bounds) ? uint64_t(groups.spacing) : 1) * size_of(type));
 }
 
-/// `other`: the grouping that cuts the operand's dimension beside K.
+/// `other`: the grouping that cuts the operand's dimension beside K. A list names lines along K.
 OperandLayout layout_of(const MatrixLayout& layout, int64_t stride_k, int64_t size_k, int64_t stride_other,
-                        int64_t size_other, int64_t batch, const GroupLayout& groups, Grouping other) {
-  OperandLayout o{major_of(stride_k, size_k, stride_other, size_other), 0, 0, 0};
+                        int64_t size_other, const GemmProblem& p, Grouping other) {
+  const GroupLayout& groups = p.groups;
+  const bool listed = p.gather.given && groups.dimension == other;
+  OperandLayout o{listed ? Major::k : major_of(stride_k, size_k, stride_other, size_other), 0, 0, 0};
   const bool strided_matters = o.major == Major::k ? size_other > 1 : size_k > 1;
   o.stride = strided_matters ? (o.major == Major::k ? stride_other : stride_k) : 0;
-  o.alignment = matrix_alignment(layout.alignment, layout.dtype, o.stride, batch > 1 ? layout.stride_batch : 0);
+  o.alignment = matrix_alignment(layout.alignment, layout.dtype, o.stride, p.batch > 1 ? layout.stride_batch : 0);
   const Grouping contiguous = o.major == Major::k ? Grouping::k : other;
   o.load_bytes =
       contiguous == groups.dimension ? std::min(o.alignment, group_alignment(groups, layout.dtype)) : o.alignment;
@@ -60,9 +62,8 @@ OperandLayouts conv_layouts(const GemmProblem& p) {
 
 OperandLayouts operand_layouts(const GemmProblem& p) {
   if (p.conv.kind != Conv::none) return conv_layouts(p);
-  OperandLayouts both{
-      layout_of(p.a, p.a.stride_col, p.k, p.a.stride_row, p.m, p.batch, p.groups, Grouping::m),
-      layout_of(p.b, p.b.stride_row, p.k, p.b.stride_col, columns_of_b(p), p.batch, p.groups, Grouping::n)};
+  OperandLayouts both{layout_of(p.a, p.a.stride_col, p.k, p.a.stride_row, rows_of_a(p), p, Grouping::m),
+                      layout_of(p.b, p.b.stride_row, p.k, p.b.stride_col, stored_columns_of_b(p), p, Grouping::n)};
   // The up columns begin n columns after the gate columns.
   if (is_gated(p) && both.b.major == Major::mn)
     both.b.load_bytes = matrix_alignment(both.b.load_bytes, p.b.dtype, p.n, 0);

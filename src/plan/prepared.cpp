@@ -61,6 +61,7 @@ GemmProblem family_of(const GemmProblem& p) {
   }
   for (ScaleLayout* scales : {&f.scale_a, &f.scale_b}) scales->stride_row = scales->stride_k = scales->stride_batch = 0;
   f.groups.wide = f.groups.zero_rest = false;
+  f.gather.rows = f.gather.divisor = 0;
   return f;
 }
 
@@ -71,6 +72,7 @@ GemmProblem with_rows(GemmProblem p, int64_t m) {
   }
   if (p.scale_a.kind == Scaling::block && p.scale_a.stride_row == 1)
     p.scale_a.stride_k = ceil_div<int64_t>(m, p.scale_a.rows);
+  if (p.gather.given) p.gather.rows = ceil_div(m, p.gather.divisor);
   p.m = m;
   return p;
 }

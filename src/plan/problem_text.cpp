@@ -67,10 +67,10 @@ void place(const Matrices& given, GemmProblem& p) {
     p.a = implicit.a, p.b = implicit.b, p.d = implicit.d;
   } else {
     const int64_t columns = columns_of_b(p);
-    p.a = packed(given.a, given.a_row_major, p.m, p.k, given.broadcasts_a ? 1 : entries_of_a(p));
+    p.a = packed(given.a, given.a_row_major, rows_of_a(p), p.k, given.broadcasts_a ? 1 : entries_of_a(p));
     p.b = packed(given.b, given.b_row_major, p.k, columns, given.broadcasts_b ? 1 : entries_of_b(p));
     p.d = packed(given.d, given.d_row_major, p.m, p.n, entries_of_d(p));
-    p.scale_a = packed_scales(p.scale_a.kind, p.scale_a.rows, p.m, p.k, entries_of_scale_a(p, p.scale_a.kind));
+    p.scale_a = packed_scales(p.scale_a.kind, p.scale_a.rows, rows_of_a(p), p.k, entries_of_scale_a(p, p.scale_a.kind));
     p.scale_b = packed_scales(p.scale_b.kind, p.scale_b.rows, columns, p.k, entries_of_scale_b(p, p.scale_b.kind));
     if (p.weights_b.format != WeightFormat::none) place_packed_weight(p);
   }
@@ -217,6 +217,12 @@ void read_groups(Reader& in, GemmProblem& p) {
     p.groups.spacing = in.number();
   }
   p.groups.zero_rest = p.groups.dimension != Grouping::k;
+  if (!in.take_word("gather")) return;
+  in.expect(" ");
+  p.gather = {.given = true, .rows = in.number()};
+  in.expect(" by ");
+  p.gather.divisor = in.number();
+  if (p.gather.divisor < 1) in.fail();
 }
 
 void read_scaling(Reader& in, GemmProblem& p) {
@@ -283,6 +289,7 @@ std::string problem_text(const GemmProblem& p) {
   add(groups.dimension != Grouping::none, " grouped {}", to_string(groups.dimension));
   add(groups.bounds == GroupBounds::aligned_ends, " aligned {}", groups.spacing);
   add(groups.bounds == GroupBounds::counts, " counts {}", groups.spacing);
+  add(p.gather.given, " gather {} by {}", p.gather.rows, p.gather.divisor);
   add(p.scale_a.kind == Scaling::vector, " scaled");
   add(p.scale_a.kind == Scaling::block, " blocks {}x{}", p.scale_a.rows, p.scale_b.rows);
   add(p.weights_b.format != WeightFormat::none, " weights {} {}{}", to_string(p.weights_b.format), p.weights_b.group,

@@ -176,8 +176,11 @@ class TileShaper {
     // tiles enough.
     const bool paired = gated(c_) && piece * 2 == kScaleBlock && s_.multicast_n == 2 && has_wgmma(s_.family) &&
                         c_.schedule.split == SplitKMode::none && !c_.schedule.in_turn &&
-                        c_.schedule.grouping == Grouping::none;
+                        (c_.schedule.grouping == Grouping::none || c_.schedule.grouping == Grouping::m);
     if (c_.epilogue.has_scale_out && piece % kScaleBlock != 0 && !paired) return false;
+    // What threads copy is nobody else's: a pair of CTAs copies it twice.
+    const bool pairs = c_.epilogue.has_scale_out && paired;
+    if ((lists_a(c_) && s_.multicast_n > 1 && !pairs) || (lists_b(c_) && s_.multicast_m > 1)) return false;
     // An operand that is contiguous along M or N comes in strips of one swizzle atom, dealt whole
     // to multicast partners. Threads fill strips of any width.
     if (b_.major == Major::mn && !c_.operands.copied_b && !strips_serve(piece)) return false;

@@ -20,8 +20,9 @@
 namespace cleave {
 namespace {
 
-/// `p` without what is done to its sums.
+/// `p` without what is done to its sums, and of rows that lie as the product reads them.
 GemmProblem bare(GemmProblem p) {
+  p.gather = GatherLayout();
   p.has_c = p.has_zero = p.has_scale_d = p.has_amax = false;
   p.bias = Bias::none;
   p.activation = is_gated(p) ? Activation::swiglu : Activation::none;

@@ -64,6 +64,7 @@ void for_each_input(const GemmProblem& p, const GemmArguments& x, const Use& use
         visit({.name = inputs[i].name.c_str(), .place = epilogue_input_of(p, i), .data = data, .elementwise = true});
     }
   }
+  visit({"gather", gather_of(p), x.gather});
   visit({"group_offsets", group_offsets_of(p), x.group_offsets, false, p.groups.wide});
   visit({"group_sizes", group_sizes_of(p), x.group_sizes, false, p.groups.wide});
 }

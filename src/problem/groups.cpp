@@ -107,10 +107,35 @@ void check_no_zero_points(const GemmProblem& p, Messages& out) {
   out.add("has_zero (azp_adj) is set for a grouped product, which serves no zero points; quantise symmetrically");
 }
 
+/// The kernel's threads copy whole lines of K.
+void check_gather(const GemmProblem& p, Messages& out) {
+  const GatherLayout& gather = p.gather;
+  if (!gather.given) return;
+  if (p.groups.dimension != Grouping::m) {
+    out.add("gather is given, but {} is grouped; a list names rows of a where those are grouped. Leave it out",
+            to_string(p.groups.dimension));
+    return;
+  }
+  if (gather.divisor < 1 || gather.rows < 0 || gather.rows > kMaxSize / gather.divisor) {
+    out.add("gather.rows and gather.divisor are {} and {}; that is no number of rows below 2^31, each so many times",
+            gather.rows, gather.divisor);
+  }
+  if (gather.rows == 0 && p.m > 0) out.add("gather has {} rows of an a that has none; pass a's rows", p.m);
+  if (p.groups.bounds == GroupBounds::counts)
+    out.add("gather is given, but groups are counts of rows that a has room for; pass offs, indptr or starts");
+  if (p.a.stride_col != 1 && p.k > 1) {
+    out.add("gather is given, but a.stride_col is {}; rows that a list names must be contiguous: pass a copy",
+            p.a.stride_col);
+  }
+  if (p.weights_b.format != WeightFormat::none || p.weights_a.format != WeightFormat::none)
+    out.add("gather is given, but b is a packed weight, whose products have none; gather the rows before");
+}
+
 }  // namespace
 
 void check_groups(const GemmProblem& p, Messages& out) {
   if (p.groups.dimension == Grouping::none) {
+    if (p.gather.given) out.add("gather is given, but no dimension is grouped; index a before, or describe groups");
     if (p.groups == GroupLayout{}) return;
     out.add("groups describes groups of no dimension; set groups.dimension, or leave all out");
     return;
@@ -126,6 +151,7 @@ void check_groups(const GemmProblem& p, Messages& out) {
   check_bias(p, out);
   check_blocks(p, out);
   check_apart(p, out);
+  check_gather(p, out);
   check_no_zero_points(p, out);
 }
 

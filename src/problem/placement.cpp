@@ -96,7 +96,7 @@ Placement a_of(const GemmProblem& p) {
   if (p.conv.kind == Conv::fprop) return {p.a, image_pixels(p.conv), p.conv.channels, p.batch};
   if (p.conv.kind == Conv::dgrad) return {p.a, output_pixels(p.conv), p.conv.filters, p.batch};
   if (p.weights_a.format != WeightFormat::none) return packed(p.a, p.m, p.k, entries_of_a(p));
-  return {p.a, p.m, p.k, entries_of_a(p)};
+  return {p.a, rows_of_a(p), p.k, entries_of_a(p)};
 }
 Placement b_of(const GemmProblem& p) {
   if (p.conv.kind == Conv::dgrad) {
@@ -104,7 +104,7 @@ Placement b_of(const GemmProblem& p) {
   }
   if (p.conv.kind == Conv::wgrad) return {p.b, image_pixels(p.conv), p.conv.channels, p.batch};
   if (p.weights_b.format != WeightFormat::none) return packed(p.b, p.n, p.k, entries_of_b(p));
-  return {p.b, p.k, columns_of_b(p), entries_of_b(p)};
+  return {p.b, p.k, stored_columns_of_b(p), entries_of_b(p)};
 }
 Placement c_of(const GemmProblem& p) {
   return {p.c, p.m, p.n, p.has_c ? entries_of_d(p) : 0};
@@ -120,10 +120,10 @@ Placement bias_of(const GemmProblem& p) {
   return place;
 }
 Placement scale_a_of(const GemmProblem& p) {
-  return scales_of(p.scale_a, p.m, p.k, entries_of_scale_a(p, p.scale_a.kind));
+  return scales_of(p.scale_a, rows_of_a(p), p.k, entries_of_scale_a(p, p.scale_a.kind));
 }
 Placement scale_b_of(const GemmProblem& p) {
-  return scales_of(p.scale_b, columns_of_b(p), p.k, entries_of_scale_b(p, p.scale_b.kind));
+  return scales_of(p.scale_b, stored_columns_of_b(p), p.k, entries_of_scale_b(p, p.scale_b.kind));
 }
 Placement weight_scale_of(const GemmProblem& p) {
   const WeightFormat format = p.weights_a.format != WeightFormat::none ? p.weights_a.format : p.weights_b.format;
@@ -156,6 +156,9 @@ Placement epilogue_output_of(const GemmProblem& p, uint32_t output) {
 Placement group_offsets_of(const GemmProblem& p) {
   const bool given = p.groups.dimension != Grouping::none && p.groups.bounds != GroupBounds::counts;
   return integers_of(given ? p.batch + (p.groups.bounds == GroupBounds::indptr ? 1 : 0) : 0, p.groups.wide);
+}
+Placement gather_of(const GemmProblem& p) {
+  return integers_of(p.gather.given ? grouped_extent(p) : 0, false);
 }
 Placement group_sizes_of(const GemmProblem& p) {
   const bool given = p.groups.bounds == GroupBounds::starts || p.groups.bounds == GroupBounds::counts;

@@ -56,7 +56,8 @@ Placement amax_of(const GemmProblem& problem);
 Placement scale_out_of(const GemmProblem& problem);  ///< [batch, rows of D, blocks of 128 columns]
 Placement epilogue_input_of(const GemmProblem& problem, uint32_t input);
 Placement epilogue_output_of(const GemmProblem& problem, uint32_t output);  ///< beside D
-Placement group_offsets_of(const GemmProblem& problem);                     ///< in words of 4 bytes
-Placement group_sizes_of(const GemmProblem& problem);                       ///< in words of 4 bytes
+Placement gather_of(const GemmProblem& problem);
+Placement group_offsets_of(const GemmProblem& problem);  ///< in words of 4 bytes
+Placement group_sizes_of(const GemmProblem& problem);    ///< in words of 4 bytes
 
 }  // namespace cleave

@@ -73,7 +73,7 @@ double bytes_of_b(const GemmProblem& p) {
 double minimum_bytes(const GemmProblem& p) {
   double total = bytes_of_a(p) + bytes_of_b(p);
   for (const auto part : {c_of, d_of, bias_of, scale_a_of, scale_b_of, weight_scale_of, weight_zero_of, zero_a_of,
-                          zero_b_of, scale_d_of, amax_of, scale_out_of, group_offsets_of, group_sizes_of}) {
+                          zero_b_of, scale_d_of, amax_of, scale_out_of, gather_of, group_offsets_of, group_sizes_of}) {
     total += bytes(part(p));
   }
   if (const EpilogueFunction* function = p.epilogue.function) {

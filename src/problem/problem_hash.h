@@ -31,6 +31,7 @@ struct ProblemHash {
     const GroupLayout& groups = p.groups;
     mix(uint64_t(groups.spacing) << 16 ^ uint64_t(groups.apart) << 8 ^ uint64_t(groups.dimension) << 6 ^
         uint64_t(groups.bounds) << 2 ^ uint64_t(groups.wide) << 1 ^ uint64_t(groups.zero_rest));
+    if (p.gather.given) mix(uint64_t(p.gather.rows) << 32 ^ uint64_t(p.gather.divisor));
     mix(uint64_t(p.bias_stride_batch));
     for (const ScaleLayout* scale : {&p.scale_a, &p.scale_b, &p.scale_out}) {
       mix(uint64_t(scale->stride_row) << 32 ^ uint64_t(scale->stride_k) << 12 ^ uint64_t(scale->rows) << 4 ^

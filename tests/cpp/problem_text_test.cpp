@@ -55,6 +55,15 @@ TEST(ProblemText, SaysWhatIsNotPlain) {
             "40x10x36x1 tn bfloat16 bfloat16 fprop 1:1/1p0,0d1 9:3/2p1,1d1 8:2/2p0,1d1");
 }
 
+TEST(ProblemText, OfRowsThatAListNames) {
+  GemmProblem p = good_m_groups();
+  p.gather = {.given = true, .rows = 9, .divisor = 4};
+  EXPECT_EQ(problem_text(p), "30x20x50x3 tt bfloat16 bfloat16 grouped m gather 9 by 4");
+  expect_round_trip(p);
+  EXPECT_FALSE(parse_problem("30x20x50x3 tt bfloat16 bfloat16 grouped m gather 9 by 0"));
+  EXPECT_FALSE(parse_problem("30x20x50x3 tt bfloat16 bfloat16 gather 9 by 4"));
+}
+
 TEST(ProblemText, WhatIsAskedOfThePlannerIsNoPartOfIt) {
   GemmProblem p = aligned();
   const std::string text = problem_text(p);

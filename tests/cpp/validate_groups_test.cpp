@@ -4,6 +4,7 @@
 
 #include "cleave/names.h"
 #include "gemm_problems.h"
+#include "problem/placement.h"
 #include "problem/problem.h"
 
 namespace cleave {
@@ -221,6 +222,47 @@ TEST(ValidateGroups, BlocksOfKBeginWithGroups) {
   p = block_scaled_k_groups();
   p.scale_a.stride_batch = 90;
   expect_refusal(p, {"scale_a.stride_batch is 90", "k is grouped"});
+}
+
+GemmProblem listed(GemmProblem p) {
+  p.gather = {.given = true, .rows = 7, .divisor = 5};
+  return p;
+}
+
+TEST(ValidateGroups, AListNamesRowsOfGroupsOfM) {
+  EXPECT_EQ(validate(listed(good_m_groups())), kFine);
+  EXPECT_EQ(validate(listed(scaled_m_groups())), kFine);
+  expect_refusal(listed(good_k_groups()), {"gather is given", "k is grouped"});
+  GemmProblem p = listed(good_m_groups());
+  p.groups = {};
+  p.batch = 1;
+  p.b.stride_batch = 0;
+  expect_refusal(p, {"gather is given", "no dimension is grouped"});
+  p = listed(good_m_groups());
+  p.groups.bounds = GroupBounds::counts;
+  expect_refusal(p, {"gather is given", "groups are counts"});
+  p = listed(good_m_groups());
+  p.gather.divisor = int64_t(1) << 30;
+  expect_refusal(p, {"gather.rows and gather.divisor are 7 and 1073741824"});
+  p.gather.divisor = 0;
+  expect_refusal(p, {"gather.rows and gather.divisor are 7 and 0"});
+  p.gather = {.given = true};
+  expect_refusal(p, {"gather has 30 rows of an a that has none"});
+  p = listed(good_m_groups());
+  p.a.stride_row = 1;
+  p.a.stride_col = 7;
+  expect_refusal(p, {"a.stride_col is 7", "must be contiguous"});
+}
+
+TEST(ValidateGroups, ListedRowsAreThoseOfTheirOperand) {
+  const GemmProblem p = listed(scaled_m_groups()), t = transposed(p);
+  EXPECT_EQ(a_of(p).rows, 7);
+  EXPECT_EQ(scale_a_of(p).rows, 7);
+  EXPECT_EQ(d_of(p).rows, p.m);
+  EXPECT_EQ(gather_of(p).columns, p.m);
+  EXPECT_EQ(b_of(t).columns, 7);
+  EXPECT_EQ(scale_b_of(t).rows, 7);
+  EXPECT_EQ(gather_of(t).columns, p.m);
 }
 
 TEST(ValidateGroups, NoZeroPoints) {

@@ -24,6 +24,8 @@ struct OperandConfig {
   // most.
   bool copied_a = false;
   bool copied_b = false;
+  // Where M (N) is grouped: threads copy rows of A (columns of B), which a list names (list_params.h).
+  bool listed = false;
   // Copies by threads: the widest that A's (B's) alignment allows: 16, 8, 4, 2 or 1 bytes.
   uint32_t load_bytes_a = 16;
   uint32_t load_bytes_b = 16;
@@ -179,6 +181,14 @@ CLEAVE_HD constexpr bool copies_narrow(const GemmConfig& c) {
   return c.operands.copied_a || c.operands.copied_b;
 }
 
+/// Whether a list names A's rows (B's columns).
+CLEAVE_HD constexpr bool lists_a(const GemmConfig& c) {
+  return c.operands.listed && c.schedule.grouping == Grouping::m;
+}
+CLEAVE_HD constexpr bool lists_b(const GemmConfig& c) {
+  return c.operands.listed && c.schedule.grouping == Grouping::n;
+}
+
 /// Threads that copy operands, vector by vector.
 CLEAVE_HD constexpr uint32_t copy_threads(const GemmConfig& c) {
   return has_tma(c.family) ? 128 : math_threads(c);
@@ -253,7 +263,7 @@ CLEAVE_HD constexpr uint32_t cta_threads(const GemmConfig& c) {
 /// Registers of a thread of the Hopper kernel's producer warpgroup, once it has given up the rest.
 CLEAVE_HD constexpr uint32_t producer_registers(const GemmConfig& c) {
   if (c.conv.gather) return copies_unaligned(c) ? 160 : 120;
-  const bool copies = c.epilogue.scaling == Scaling::block || copies_narrow(c) || has_weights(c);
+  const bool copies = c.epilogue.scaling == Scaling::block || copies_narrow(c) || c.operands.listed || has_weights(c);
   return copies || c.conv.kind != Conv::none ? 56 : 40;
 }
 
@@ -400,10 +410,10 @@ CLEAVE_HD constexpr bool forgets_sums(const GemmConfig& c) {
 
 /// Whether TMA sees A, B, or all of D as a matrix.
 CLEAVE_HD constexpr bool has_map_a(const GemmConfig& c) {
-  return has_tma(c.family) && !gathers_a(c) && !c.operands.copied_a && !has_weights(c);
+  return has_tma(c.family) && !gathers_a(c) && !c.operands.copied_a && !lists_a(c) && !has_weights(c);
 }
 CLEAVE_HD constexpr bool has_map_b(const GemmConfig& c) {
-  return has_tma(c.family) && !gathers_b(c) && !copies_filters(c) && !c.operands.copied_b;
+  return has_tma(c.family) && !gathers_b(c) && !copies_filters(c) && !c.operands.copied_b && !lists_b(c);
 }
 CLEAVE_HD constexpr bool has_map_d(const GemmConfig& c) {
   return c.store.by_tma && !scatters(c);

@@ -4,6 +4,7 @@
 
 #include "cleave/config/epilogue_params.h"
 #include "cleave/config/gemm_config.h"
+#include "cleave/config/list_params.h"
 #include "cleave/config/weight_lines.h"
 #include "cleave/conv/fused_classes.h"
 #include "cleave/memory/tensor_map.h"
@@ -40,6 +41,7 @@ struct GemmParams {
   uint32_t batched_a = 0, batched_b = 0;  // sm90, streamed: 0 where the batch broadcasts, else 1
   Schedule schedule;
   GroupParams groups;
+  ListParams list;  // operands.listed
   EpilogueParams epilogue;
   TensorMap* group_maps = nullptr;  // has_group_maps: of A and B of each group, made by the kernel
   float* partials = nullptr;        // float32 parts of tiles, in fragment order

@@ -17,7 +17,8 @@ namespace cleave {
 template <GemmConfig C>
 CLEAVE_DEVICE LineValues<C> tile_row_broadcast(const GemmParams& p, const Tile<C>& tile, uint32_t row) {
   LineValues<C> values;
-  static_cast<BroadcastValues&>(values) = row_broadcast(C.epilogue, p.epilogue, p.scales_a, row, tile.batch);
+  static_cast<BroadcastValues&>(values) =
+      row_broadcast(C.epilogue, p.epilogue, p.scales_a, row, tile.batch, scale_row<lists_a(C)>(p.list, row));
   tile.find_row(row, values);
   if constexpr (!C.conv.fuses_classes)
     load_line_inputs<C, InputShape::column>(p, scatters(C) ? values.output_row : row, tile.batch, values.inputs);
@@ -33,8 +34,9 @@ CLEAVE_DEVICE void tile_column_broadcast(const GemmParams& p, const Tile<C>& til
   if (col >= tile.n_end(p.size)) return;
   OutputOffset offset;
   const uint32_t of_d = tile.find_column(col, offset);
+  const uint32_t of_b = up ? p.size.n + col : of_d;
   static_cast<BroadcastValues&>(values) =
-      column_broadcast(C.epilogue, p.epilogue, p.scales_b, up ? p.size.n + col : of_d, tile.batch);
+      column_broadcast(C.epilogue, p.epilogue, p.scales_b, of_b, tile.batch, scale_row<lists_b(C)>(p.list, of_b));
   static_cast<OutputOffset&>(values) = offset;
   load_line_inputs<C, InputShape::row>(p, of_d, tile.batch, values.inputs);
 }

@@ -26,11 +26,12 @@ struct BroadcastValues : OutputOffset {
   int32_t zero = 1;
 };
 
+/// `scaled_row`: which of the operand's rows it is, where a list names those (list_params.h).
 CLEAVE_HD BroadcastValues row_broadcast(EpilogueConfig config, const EpilogueParams& p, const ScaleParams& scales,
-                                        uint32_t row, uint32_t batch) {
+                                        uint32_t row, uint32_t batch, uint32_t scaled_row) {
   BroadcastValues values;
   if (config.scaling == Scaling::vector && config.scaled_rows)
-    values.scale = scales.data[int64_t(batch) * scales.stride_batch + row * scales.stride_row];
+    values.scale = scales.data[int64_t(batch) * scales.stride_batch + scaled_row * scales.stride_row];
   if (config.bias == Bias::column)
     values.bias = load_element(config.bias_dtype, p.bias, batch * p.bias_batch_stride + row);
   if (config.has_zero && p.zero_a != nullptr) values.zero = p.zero_a[row];
@@ -38,10 +39,10 @@ CLEAVE_HD BroadcastValues row_broadcast(EpilogueConfig config, const EpiloguePar
 }
 
 CLEAVE_HD BroadcastValues column_broadcast(EpilogueConfig config, const EpilogueParams& p, const ScaleParams& scales,
-                                           uint32_t col, uint32_t batch) {
+                                           uint32_t col, uint32_t batch, uint32_t scaled_column) {
   BroadcastValues values;
   if (config.scaling == Scaling::vector && config.scaled_columns)
-    values.scale = scales.data[int64_t(batch) * scales.stride_batch + col * scales.stride_row];
+    values.scale = scales.data[int64_t(batch) * scales.stride_batch + scaled_column * scales.stride_row];
   if (config.bias == Bias::row)
     values.bias = load_element(config.bias_dtype, p.bias, batch * p.bias_batch_stride + col);
   if (config.has_zero && p.zero_b != nullptr) values.zero = p.zero_b[col];

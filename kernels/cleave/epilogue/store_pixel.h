@@ -20,7 +20,7 @@ class PixelStore {
   CLEAVE_DEVICE PixelStore(const Params<C>& p, uint32_t channel) : p_(p), channel_(channel) {
     CLEAVE_UNROLL
     for (uint32_t v = 0; v < kVector; ++v)
-      of_channel_[v] = column_broadcast(C.epilogue, p_.epilogue, p_.scales_b, channel_ + v, 0);
+      of_channel_[v] = column_broadcast(C.epilogue, p_.epilogue, p_.scales_b, channel_ + v, 0, channel_ + v);
     if constexpr (kFunction.given) {
       load_line_inputs<C, InputShape::scalar>(p_, 0, 0, scalars_);
       CLEAVE_UNROLL

@@ -3,7 +3,8 @@
 // Roles      consumers     warpgroups 0 .. C.warps.consumers - 1: multiply, add up slices, run the epilogue
 //            producers     the last warpgroup, which gives most of its registers to the consumers:
 //                          one lane loads operands by TMA, another one packed weights;
-//                          two or three warps copy block scales, the scales of weights, or a narrow operand;
+//                          two or three warps copy block scales, the scales of weights, a narrow operand, or one
+//                          whose rows a list names;
 //                          or, where few channels are gathered, all threads copy (conv_load/gather_loader.h)
 // Pipelines  full[stage]   producers -> consumers: an arrival with the stage's bytes from the TMA lane, another with
 //                          theirs for packed weights, and one from every thread that copies (64, 96 or 128)
@@ -24,6 +25,7 @@
 #include "cleave/epilogue/store_quantized.h"
 #include "cleave/epilogue/store_staged.h"
 #include "cleave/epilogue/zero_rest.h"
+#include "cleave/mainloop/listed_rows_loader.h"
 #include "cleave/mainloop/narrow_loader.h"
 #include "cleave/mainloop/scale_loader.h"
 #include "cleave/mainloop/tma_loader.h"
@@ -152,13 +154,14 @@ CLEAVE_DEVICE void produce_together(const Params<C>& p, const CtaCoord<C>& cta, 
   ptx::launch_dependents();
 }
 
-/// The threads of the warpgroup that copy scales, of blocks or of weights, or a narrow operand, beside the TMA lane.
+/// The threads of the warpgroup that copy scales, of blocks or of weights, a narrow operand, or one whose rows a list
+/// names, beside the TMA lane.
 template <GemmConfig C>
 inline constexpr uint32_t kThreadsBeside = has_weights(C) ? 64 : 96;
 
 template <GemmConfig C>
 CLEAVE_HD constexpr bool copies_beside() {
-  return C.epilogue.scaling == Scaling::block || has_weights(C) || copies_narrow(C);
+  return C.epilogue.scaling == Scaling::block || has_weights(C) || copies_narrow(C) || C.operands.listed;
 }
 
 namespace detail {
@@ -170,6 +173,11 @@ template <GemmConfig C>
   requires(copies_narrow(C))
 struct LoaderBeside<C> {
   using type = NarrowLoader<C, kThreadsBeside<C>>;
+};
+template <GemmConfig C>
+  requires(C.operands.listed)
+struct LoaderBeside<C> {
+  using type = ListedRowsLoader<C, kThreadsBeside<C>>;
 };
 template <GemmConfig C>
   requires(has_weights(C))
@@ -195,7 +203,11 @@ CLEAVE_DEVICE void produce_beside(const Params<C>& p, const CtaCoord<C>& cta, ui
     loader.start(work, cta.tile(p, fragment, work));
     for (uint32_t i = 0; i < work.k_count; ++i) {
       ptx::mbarrier_wait(empty + state.stage * 8, state.parity ^ 1);
-      loader.load(smem + kAt + state.stage * kStage);
+      if constexpr (C.operands.listed) {
+        loader.load(smem, state.stage);
+      } else {
+        loader.load(smem + kAt + state.stage * kStage);
+      }
       ptx::copy_async_arrive(full + state.stage * 8);
       state.advance();
     }

@@ -177,6 +177,18 @@ struct MatrixSource {
   }
 };
 
+/// The same of rows that a list names.
+struct ListedSource : MatrixSource {
+  const ListParams* list;
+
+  CLEAVE_DEVICE CopyVector operator()(uint32_t, uint32_t, uint32_t line, uint32_t across) const {
+    const bool inside = line0 + line < line_end && across0 + across < across_end;
+    const uint32_t row = inside ? listed_row(*list, line0 + line) : kNoRow;
+    if (row == kNoRow) return {base, 0};
+    return {base + row * stride + int64_t(across0 + across) * element, (across_end - across0 - across) * element};
+  }
+};
+
 /// The same, read `Bytes` at a time, of which the ends are multiples.
 template <uint32_t Bytes>
 struct UnalignedMatrixSource : MatrixSource {
@@ -211,6 +223,16 @@ CLEAVE_DEVICE void copy_operand(const OperandParams& operand, uint32_t stage, ui
   }
 }
 
+/// The same of an operand that is contiguous along K, and whose rows a list names.
+template <GemmConfig C, uint32_t TileRows, uint32_t Bytes>
+CLEAVE_DEVICE void copy_listed(const OperandParams& operand, const ListParams& list, uint32_t stage, uint32_t row0,
+                               uint32_t k0, uint32_t rows, uint32_t depth, uint32_t thread) {
+  constexpr uint32_t kElement = size_of(C.operands.a);
+  const auto base = static_cast<const char*>(operand.data);
+  TileCopy<C, Major::k, TileRows, Bytes>::run(
+      stage, thread, ListedSource{{base, operand.stride * kElement, kElement, row0, k0, rows, depth}, &list});
+}
+
 /// Both operands of a work tile, k block by k block.
 template <GemmConfig C>
 class MatrixCopier {
@@ -224,8 +246,18 @@ class MatrixCopier {
     constexpr bool kGrouped = C.schedule.grouping == Grouping::k;
     const uint32_t first = kGrouped && !C.schedule.apart ? work.range.begin : 0, k0 = first + k;
     const uint32_t depth = kGrouped ? first + work.range.size() : p_.size.k;
-    copy_operand<C, C.operands.a_major, C.tile.m, C.operands.load_bytes_a>(
-        of_group(p_.a, p_.size.m, work), a, tile.m0, k0, tile.m_end(p_.size), depth, work.batch, thread_);
+    if constexpr (lists_a(C)) {
+      copy_listed<C, C.tile.m, C.operands.load_bytes_a>(p_.a, p_.list, a, tile.m0, k0, tile.m_end(p_.size), depth,
+                                                        thread_);
+    } else {
+      copy_operand<C, C.operands.a_major, C.tile.m, C.operands.load_bytes_a>(
+          of_group(p_.a, p_.size.m, work), a, tile.m0, k0, tile.m_end(p_.size), depth, work.batch, thread_);
+    }
+    if constexpr (lists_b(C)) {
+      copy_listed<C, C.tile.n, C.operands.load_bytes_b>(p_.b, p_.list, b, tile.n0, k0, tile.n_end(p_.size), depth,
+                                                        thread_);
+      return;
+    }
     // Columns of the gate and the up projection lie p.size.n apart.
     constexpr uint32_t kWidth = output_columns(C);
     CLEAVE_UNROLL

@@ -27,8 +27,8 @@ class ScaleLoader {
       bytes_ = block * kScaleBlock < work.range.size() ? 4 : 0;
       block = min_of(work.range.begin / kScaleBlock + block, last);
     }
-    a_.start(p_.scales_a, work, block, C.scales.rows_a, tile.m0, tile.m_end(p_.size), thread_);
-    b_.start(p_.scales_b, work, block, C.scales.rows_b, tile.n0, tile.n_end(p_.size), thread_, p_.size.n);
+    a_.start(p_.scales_a, p_.list, work, block, C.scales.rows_a, tile.m0, tile.m_end(p_.size), thread_);
+    b_.start(p_.scales_b, p_.list, work, block, C.scales.rows_b, tile.n0, tile.n_end(p_.size), thread_, p_.size.n);
   }
 
   /// The work tile's next k block, into the stage at `stage`.
@@ -40,14 +40,14 @@ class ScaleLoader {
 
  private:
   /// `Pieces`: of the lines, one behind the other; in the operand the second begins `second` rows after the first.
-  template <uint32_t Lines, uint32_t Pieces = 1>
+  template <uint32_t Lines, bool Listed, uint32_t Pieces = 1>
   struct Operand {
     static constexpr uint32_t kOwn = ceil_div(Lines, Threads);
     const float* from[kOwn];
     int64_t step;
 
-    CLEAVE_DEVICE void start(const ScaleParams& scales, const WorkTile& work, uint32_t block, uint32_t rows,
-                             uint32_t first, uint32_t end, uint32_t thread, uint32_t second = 0) {
+    CLEAVE_DEVICE void start(const ScaleParams& scales, const ListParams& list, const WorkTile& work, uint32_t block,
+                             uint32_t rows, uint32_t first, uint32_t end, uint32_t thread, uint32_t second = 0) {
       const float* const base =
           scales.data + int64_t(work.batch) * scales.stride_batch + int64_t(block) * scales.stride_k;
       step = int64_t(work.k_step) * scales.stride_k;
@@ -57,7 +57,7 @@ class ScaleLoader {
         const uint32_t own = i * Threads + thread, skipped = Pieces == 1 ? 0 : own / kOfPiece * second;
         const uint32_t line =
             min_of((first + skipped) / rows + (Pieces == 1 ? own : own % kOfPiece), (end + skipped - 1) / rows);
-        from[i] = base + int64_t(line) * scales.stride_row;
+        from[i] = base + int64_t(scale_row<Listed>(list, line)) * scales.stride_row;
       }
     }
 
@@ -74,8 +74,8 @@ class ScaleLoader {
   const GemmParams& p_;
   uint32_t thread_;
   uint32_t bytes_ = 4;  // of a scale that are read; the rest are zeros
-  Operand<scale_lines_a(C)> a_;
-  Operand<scale_lines_b(C), gated(C) ? 2 : 1> b_;
+  Operand<scale_lines_a(C), lists_a(C)> a_;
+  Operand<scale_lines_b(C), lists_b(C), gated(C) ? 2 : 1> b_;
 };
 
 }  // namespace cleave

@@ -166,7 +166,8 @@ struct WgmmaMainloop {
     constexpr SmemPlan kPlan = smem_plan(C);
     ptx::mbarrier_wait(full + state.stage * 8, state.parity);
     // What threads copied, the tensor cores have yet to see.
-    if constexpr ((C.conv.gather && !copies_unaligned(C)) || copies_narrow(C)) ptx::fence_async_shared();
+    if constexpr ((C.conv.gather && !copies_unaligned(C)) || copies_narrow(C) || C.operands.listed)
+      ptx::fence_async_shared();
     if constexpr (clips<C>()) {
       const uint32_t b = stage_b + state.stage * kPlan.b_stage;
       const uint32_t a = stage_b - kPlan.b + kPlan.a + state.stage * kPlan.a_stage;

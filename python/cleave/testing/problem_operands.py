@@ -31,7 +31,8 @@ def make_operands(arrays: Arrays, plan: Any, sizes: Sequence[int] | None = None,
     from .. import _core
 
     made, addresses = [], {}
-    bounds = _bounds(_core.groups_of(plan), sizes)
+    groups = _core.groups_of(plan)
+    bounds = _bounds(groups, sizes) | _list(groups, seed)
     for i, field in enumerate(_core.arrays_of(plan)):
         name, dtype = field["name"], field["dtype"]
         off = field["alignment"] % 16 // DTYPES[dtype].bytes  # no more aligned than the problem says
@@ -72,6 +73,15 @@ def _drawn(arrays: Arrays, shape: tuple[int, ...], dtype: str, seed: int) -> Any
         return arrays.normal(shape, dtype, seed)
     values = arrays.normal(shape, "float32", seed)
     return arrays.cast(values * _INTEGERS if dtype.startswith("int") else values, dtype)
+
+
+def _list(groups: dict[str, Any], seed: int) -> dict[str, Sequence[int]]:
+    """The list that names rows, if there is one."""
+    if not groups["slots"]:
+        return {}
+    import numpy
+
+    return {"gather": numpy.random.default_rng(seed).integers(0, groups["slots"], groups["extent"])}
 
 
 def _integers(arrays: Arrays, values: Sequence[int]) -> Any:

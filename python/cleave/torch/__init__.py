@@ -38,8 +38,8 @@ The operators, on CUDA tensors (on torch's current stream) and on CPU tensors:
         scale_a=None, scale_b=None, c=None, indptr=None, starts=None, sizes=None, counts=None, *, alignment,
         alpha, beta, out_dtype, use_fast_accum, zero_rest, split_k_mode, split_k_slices) -> D and other outputs
     grouped_gemm(a, b, offs=None, bias=None, out_dtype=None, scale_a=None, scale_b=None,
-        use_fast_accum=False, c=None, indptr=None, starts=None, sizes=None, counts=None, *,
-        alignment, alpha, beta, activation, zero_rest, split_k_mode, split_k_slices)
+        use_fast_accum=False, c=None, indptr=None, starts=None, sizes=None, counts=None, gather=None, *,
+        alignment, alpha, beta, activation, zero_rest, split_k_mode, split_k_slices, top_k)
     conv(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1, c=None, *, alpha,
         beta, activation, out_dtype, split_k_mode, split_k_slices)
     scaled_conv(input, weight, scale_a, scale_b, bias=None, stride=1, padding=0, dilation=1, groups=1,

@@ -17,11 +17,20 @@ _ops = torch.ops.cleave
 _full = _ops.grouped_gemm.full
 
 
-def multiply(x: Tensor, weight: Tensor, offs: Tensor, bias: Tensor | None, activation: str = "none") -> Tensor:
-    """x[rows of g] @ weight[g].T + bias[g]: [tokens, K] by [G, N, K], without gradients."""
+def multiply(
+    x: Tensor,
+    weight: Tensor,
+    offs: Tensor,
+    bias: Tensor | None,
+    activation: str = "none",
+    gather: Tensor | None = None,
+    top_k: int = 1,
+) -> Tensor:
+    """x[rows of g] @ weight[g].T + bias[g]: [tokens, K] by [G, N, K], without gradients; of the rows of x that gather
+    names, if there is one."""
     rows, *_ = tokens(x, offs, E4M3, False)
     of_weight, _ = experts(weight, False)
-    return by_groups(rows, of_weight, offs, x.dtype, bias, activation)
+    return by_groups(rows, of_weight, offs, x.dtype, bias, activation=activation, gather=gather, top_k=top_k)
 
 
 class Linear(torch.autograd.Function):
@@ -85,10 +94,10 @@ def experts(weight: Tensor, transpose: bool) -> tuple[Rows, Rows]:
 
 
 def by_groups(
-    rows: Rows, weight: Rows, offs: Tensor, dtype: torch.dtype, bias: Tensor | None = None, activation: str = "none"
+    rows: Rows, weight: Rows, offs: Tensor, dtype: torch.dtype, bias: Tensor | None = None, **options: Any
 ) -> Tensor:
     scales = rows.scale, weight.scale.mT
-    return _full(rows.q, weight.q.mT, offs, bias, dtype, *scales, activation=activation)
+    return _full(rows.q, weight.q.mT, offs, bias, dtype, *scales, **options)
 
 
 def weight_gradient(

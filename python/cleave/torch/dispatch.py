@@ -14,13 +14,18 @@ from torch import Tensor
 
 __all__ = ["Arrived", "Dispatcher", "OneRank"]
 
+# Rows of an expert, on average (docs/notes/2026-11-mixtures.md).
+MOST_GATHERED_ROWS = 64
+
 
 class Arrived(NamedTuple):
     """Rows at their experts, and where each of this rank's experts has its own.
 
     rows: [rows, features], or with counts [experts of this rank, room, features]; copies of tokens, differentiable.
+        With gather, which has no gradients, the tokens themselves.
     offs, alignment, counts: as in `cleave.grouped_gemm`. offs alone: expert after expert. offs and alignment=128:
         each begins at a multiple, DeepEP's expanded layout. counts: each has room, DeepEP's low-latency layout.
+    gather, top_k: which token each row is, as in `cleave.grouped_gemm`.
     context: the dispatcher's own, for `combine`.
     """
 
@@ -28,6 +33,8 @@ class Arrived(NamedTuple):
     offs: Tensor | None = None
     alignment: int | None = None
     counts: Tensor | None = None
+    gather: Tensor | None = None
+    top_k: int = 1
     context: Any = None
 
 
@@ -49,14 +56,30 @@ class Dispatcher(Protocol):
         their weights."""
 
 
+def pays_to_gather(expert_ids: Tensor, num_experts: int) -> bool:
+    """Whether a product that waits for its weights gathers rows in less time than a kernel copies them."""
+    return expert_ids.numel() <= MOST_GATHERED_ROWS * num_experts
+
+
 class OneRank:
-    """All experts are here."""
+    """All experts are here.
+
+    gathers: without gradients, where experts have few rows, none is copied, and the experts' first product gathers
+        them. `cleave.torch.MoE`'s own does; a class that does something with rows must not.
+    """
 
     ranks = 1
+    gathers = False
+
+    def __init__(self, gathers: bool = False) -> None:
+        self.gathers = gathers
 
     def dispatch(self, x: Tensor, expert_ids: Tensor, weights: Tensor, num_experts: int) -> Arrived:
-        rows, offs, indices = torch.ops.cleave.moe_permute(x, expert_ids, num_experts)
-        return Arrived(rows, offs, context=(indices, weights))
+        if torch.is_grad_enabled() or not self.gathers or not pays_to_gather(expert_ids, num_experts):
+            rows, offs, indices = torch.ops.cleave.moe_permute(x, expert_ids, num_experts)
+            return Arrived(rows, offs, context=(indices, weights))
+        offs, indices = torch.ops.cleave.moe_sort_tokens(expert_ids, num_experts)
+        return Arrived(x, offs, gather=indices, top_k=expert_ids.shape[1], context=(indices, weights))
 
     def combine(self, rows: Tensor, arrived: Arrived) -> Tensor:
         return torch.ops.cleave.moe_unpermute(rows, *arrived.context)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from ._casts import moves_only
 from ._scales import ACTIVATIONS, check_granularity, scale_shape
+from .dispatch import pays_to_gather
 from .gate import SWIGLU, Gate
 from .linear import Dtype, parse_dtype
 
@@ -20,10 +21,11 @@ class W8A8Experts(nn.Module):
     """y[t] = sum over t's experts e of weights * down[e](gate(gate_up[e](x))), of 8-bit numbers, for inference; gate is
     SwiGLU, which is a part of the first product, or another `Gate`, after it.
 
-    What transformers calls a model's `experts`: a router says which experts a token goes to. Activations are
-    quantised in each call: once for each token, and once between the two products. Nothing waits for the GPU, so a
-    call may be captured in a CUDA graph once it has run with as many tokens, whatever the routing. Repeatable bit by
-    bit.
+    What transformers calls a model's `experts`: a router says which experts a token goes to. Activations are quantised
+    in each call: once for each token, and once between the two products, by the first of them where scales are of
+    float8's blocks of 128x128. Where experts have few rows, the first product gathers them. Nothing waits for the GPU,
+    so a call may be captured in a CUDA graph once it has run with as many tokens, whatever the routing. Repeatable bit
+    by bit.
 
     x is [tokens, features], float16, bfloat16 or float32, and so is y, of its dtype; expert_ids [tokens, top_k], int32
     or int64, what is no expert's number being left out; weights [tokens, top_k].
@@ -85,22 +87,42 @@ class W8A8Experts(nn.Module):
         dtype, granularity = self.down.dtype, ACTIVATIONS[self.granularity]
         q, scale = _ops.quantize(x, dtype, granularity)
         offs, indices = _ops.moe_sort_tokens(expert_ids.contiguous(), self.num_experts)
-        q, scale = _ops.moe_gather(q, indices), _ops.moe_gather(scale, indices)
-        fused = self.gate == SWIGLU
-        activation = "swiglu" if fused else "none"
-        h = self._multiply(q, scale, self.gate_up, self.gate_up_scale, offs, x.dtype, activation)
-        q, scale = _ops.quantize(h if fused else self.gate(h), dtype, granularity)
-        y = self._multiply(q, scale, self.down, self.down_scale, offs, x.dtype, "none")
+        first: dict[str, Any] = {}
+        if pays_to_gather(expert_ids, self.num_experts):
+            first = {"gather": indices, "top_k": expert_ids.shape[1]}
+        else:
+            q, scale = _ops.moe_gather(q, indices), _ops.moe_gather(scale, indices)
+        if self.gate == SWIGLU:
+            first["activation"] = "swiglu"
+        if self.first_quantises:
+            q, scale = self._multiply(q, scale, self.gate_up, self.gate_up_scale, offs, dtype, **first)
+        else:
+            h = self._multiply(q, scale, self.gate_up, self.gate_up_scale, offs, x.dtype, **first)
+            q, scale = _ops.quantize(h if self.gate == SWIGLU else self.gate(h), dtype, granularity)
+        y = self._multiply(q, scale, self.down, self.down_scale, offs, x.dtype)
         return _ops.moe_unpermute(y, indices, weights.contiguous())
 
     def _multiply(
-        self, q: Tensor, scale: Tensor, weight: Tensor, weight_scale: Tensor, offs: Tensor, dtype: torch.dtype, act: str
-    ) -> Tensor:
+        self,
+        q: Tensor,
+        scale: Tensor,
+        weight: Tensor,
+        weight_scale: Tensor,
+        offs: Tensor,
+        dtype: torch.dtype,
+        **options: Any,
+    ) -> Any:
         if self.granularity == "row":
             scale = scale.view(-1)
         else:
             weight_scale = weight_scale.mT
-        return _ops.grouped_gemm.full(q, weight.mT, offs, None, dtype, scale, weight_scale, activation=act)
+        product = _ops.grouped_gemm.full if dtype.itemsize > 1 else _ops.grouped_gemm.quantized
+        return product(q, weight.mT, offs, None, dtype, scale, weight_scale, **options)
+
+    @property
+    def first_quantises(self) -> bool:
+        """Whether the first product finds the scales of what the second one reads."""
+        return self.gate == SWIGLU and self.granularity == "block_128x128" and self.down.dtype.is_floating_point
 
     def extra_repr(self) -> str:
         experts, features, hidden = self.down.shape

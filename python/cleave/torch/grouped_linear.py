@@ -142,17 +142,26 @@ class GroupedLinear(nn.Module):
                 return _Linear.apply(x, self.weight, offs, bias, accumulate)
         return self.multiply(x, offs)
 
-    def multiply(self, x: Tensor, offs: Tensor, activation: str = "none", **gaps: Any) -> Tensor:
+    def multiply(
+        self,
+        x: Tensor,
+        offs: Tensor,
+        activation: str = "none",
+        gather: Tensor | None = None,
+        top_k: int = 1,
+        **gaps: Any,
+    ) -> Tensor:
         """activation(y), by the product itself; with "swiglu" out_features are gates and then as many ups. In 8 bits
-        without gradients."""
+        without gradients, and of the rows of x that gather names, as in `cleave.grouped_gemm`, too."""
         weight, bias = _dealt.own(self.weight), _dealt.own(self.bias)
         if any(given is not None for given in gaps.values()):
             return self._with_gaps(x, offs, **gaps, activation=activation)
         if self.recipe:
-            return _float8_grouped.multiply(x, weight, offs, bias, activation)
-        if activation == "none":
+            return _float8_grouped.multiply(x, weight, offs, bias, activation, gather, top_k)
+        if activation == "none" and gather is None:
             return _grouped_gemm.default(x, weight.mT, offs, bias)
-        return _grouped_gemm.full(x, weight.mT, offs, bias, activation=activation)
+        options = {"activation": activation, "gather": gather, "top_k": top_k}
+        return _grouped_gemm.full(x, weight.mT, offs, bias, **options)
 
     def _with_gaps(
         self,

@@ -103,8 +103,8 @@ class MoE(nn.Module):
         tokens = x.reshape(-1, x.shape[-1])
         weights, experts = self.route(tokens)
         arrived = self.dispatcher.dispatch(tokens, experts, weights, self.num_experts)
-        groups = {"alignment": arrived.alignment, "counts": arrived.counts}
-        made = self.run_experts(arrived.rows, arrived.offs, **groups)
+        gaps = {"alignment": arrived.alignment, "counts": arrived.counts}
+        made = self.run_experts(arrived.rows, arrived.offs, gather=arrived.gather, top_k=arrived.top_k, **gaps)
         return self.dispatcher.combine(made, arrived).view(x.shape)
 
     def route(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
@@ -115,11 +115,18 @@ class MoE(nn.Module):
     def top_k(self) -> int:
         return self.router.top_k
 
-    def run_experts(self, rows: Tensor, offs: Tensor | None, **gaps: Any) -> Tensor:
-        """down of silu(gate) * up, of rows that are sorted by expert; gaps: as GroupedLinear's forward takes them."""
-        if torch.is_grad_enabled() and _swiglu_experts.serves(self.gate_up, self.down, rows, gaps):
+    def run_experts(
+        self, rows: Tensor, offs: Tensor | None, *, gather: Tensor | None = None, top_k: int = 1, **gaps: Any
+    ) -> Tensor:
+        """down of silu(gate) * up, of rows that are sorted by expert; gaps: as GroupedLinear's forward takes them;
+        gather, top_k: those of rows that it names, as in `cleave.grouped_gemm`, without gradients."""
+        if gather is not None:
+            hidden = self.gate_up.multiply(rows, offs, "swiglu", gather, top_k, **gaps)
+        elif torch.is_grad_enabled() and _swiglu_experts.serves(self.gate_up, self.down, rows, gaps):
             return _swiglu_experts.run(self.gate_up, self.down, rows, offs)
-        return self.down(self.hidden(rows, offs, **gaps), offs, **gaps)
+        else:
+            hidden = self.hidden(rows, offs, **gaps)
+        return self.down(hidden, offs, **gaps)
 
     def hidden(self, rows: Tensor, offs: Tensor | None, **gaps: Any) -> Tensor:
         """silu(gate) * up, of such rows."""
@@ -134,7 +141,7 @@ class MoE(nn.Module):
 
 def _dispatcher(ep_group: Any, given: Dispatcher | None) -> Dispatcher:
     if ep_group is None:
-        return OneRank() if given is None else given
+        return OneRank(gathers=True) if given is None else given
     if given is not None:
         raise ValueError("ep_group and dispatcher are given, and a dispatcher has its group; leave ep_group out")
     from ..distributed import AllToAll  # whose operators are registered where they are wanted

@@ -113,7 +113,8 @@ def grouped_gemm(
         a, b, offs, bias, epilogue: as in `cleave.grouped_gemm`.
         options: scale_a, scale_b, use_fast_accum, c, indptr, starts, sizes, counts, alignment, alpha, beta,
             activation, out_dtype, zero_rest, split_k_mode, split_k_slices: as in torch.ops.cleave.grouped_gemm.
-            out_scale, scale_major, use_ue8m0: as in `gemm` here.
+            gather, top_k: as in `cleave.grouped_gemm`, without an epilogue function and gradients. out_scale,
+            scale_major, use_ue8m0: as in `gemm` here.
 
     Returns:
         A new D, or the tuple of the function's outputs, or D and its scales.

@@ -16,7 +16,7 @@ from .epilogue import outputs
 _BLOCK = 128  # elements that share a scale, along each dimension that has blocks
 # For arguments that only an overload has.
 _ELSE = {"activation": "none", "epilogue": None, "out_dtype": None, "out_scale": None, "indptr": None, "starts": None,
-         "counts": None, "residual": None}  # fmt: skip
+         "counts": None, "gather": None, "residual": None}  # fmt: skip
 
 
 def declare(results: Mapping[str, Callable[[Any], Any]]) -> None:
@@ -50,7 +50,8 @@ def _grouped_gemm(call: Any, dtype: torch.dtype) -> Tensor:
     if a.dim() == b.dim() == 3:
         return _product(call, dtype)
     _check_operands(a, b)
-    shape = (a.shape[-2], _columns(call))
+    rows = a.shape[-2] if call.gather is None else call.gather.shape[0]
+    shape = (rows, _columns(call))
     if a.dim() == b.dim():
         shape = (_group_count(call), *shape)
     return a.new_empty(shape, dtype=dtype)

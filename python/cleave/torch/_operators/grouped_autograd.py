@@ -30,12 +30,14 @@ def register() -> None:
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor, keyword_only_inputs: dict[str, Any] | None = None) -> None:
     a, b, offs, bias, *_ = inputs
-    c, *bounds = inputs[8:] or (None, *_NO_BOUNDS)
+    c, *bounds, gather = inputs[8:] or (None, *_NO_BOUNDS, None)
     options = keyword_only_inputs or {}
     if a.itemsize == 1:
         raise RuntimeError(f"a and b are {a.dtype} and {b.dtype}; products of 8-bit operands have no gradient")
     if c is not None and c.requires_grad:
         raise RuntimeError("c requires grad, but has no gradient here; pass c.detach()")
+    if gather is not None:
+        raise RuntimeError("gather is given, and what it names has no gradient; pass the rows of moe_gather")
     ctx.alpha, ctx.beta = options.get("alpha", 1.0), options.get("beta")
     ctx.activation = options.get("activation", "none")
     ctx.alignment = options.get("alignment")

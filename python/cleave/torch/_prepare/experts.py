@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +14,7 @@ from ... import _torch_precision
 from .. import _dealt
 from .._packed_layer import HALVES, PackedLayer
 from .._scales import ACTIVATIONS
+from ..dispatch import MOST_GATHERED_ROWS
 from ..experts import W8A8Experts
 from ..grouped_linear import GroupedLinear
 from ..mixed_experts import W4A16Experts
@@ -33,9 +35,9 @@ def choices_of(model: nn.Module, experts: int) -> int:
     return getattr(config, "num_experts_per_tok", None) or min(_CHOICES, experts)
 
 
-def grouped(layer: GroupedLinear, first: int, last: int, activation: str = "none") -> Iterator[Product]:
+def grouped(layer: GroupedLinear, first: int, last: int, **options: Any) -> Iterator[Product]:
     weight = _dealt.own(layer.weight.detach())
-    options = {"bias": _dealt.own(layer.bias), "activation": activation}
+    options["bias"] = _dealt.own(layer.bias)
     if layer.recipe:
         yield from float8.grouped(weight, layer.recipe, first, last, **options)
     else:
@@ -63,15 +65,29 @@ def w8a8(layer: W8A8Experts, first: int, last: int, dtype: torch.dtype, choices:
     x, hidden = (tokens(part, part.shape[2], dtype) for part in (layer.gate_up, layer.down))
     rows = first, last * choices  # tokens may have fewer choices
     yield cleave.plan_quantize(x, layer.down.dtype, granularity), first, last
-    yield _w8a8_product(layer, x, layer.gate_up, layer.gate_up_scale, "swiglu"), *rows
-    yield cleave.plan_quantize(hidden, layer.down.dtype, granularity), *rows
-    yield _w8a8_product(layer, hidden, layer.down, layer.down_scale, "none"), *rows
+    options: dict[str, Any] = {"activation": "swiglu", "out_dtype": x.dtype}
+    if layer.first_quantises:
+        options |= {"out_dtype": layer.down.dtype, "out_scale": "block_1x128"}
+    else:
+        yield cleave.plan_quantize(hidden, layer.down.dtype, granularity), *rows
+    for of_rows, *range_ in _ways(x, layer.num_experts, choices, *rows):
+        yield _w8a8_product(layer, x, layer.gate_up, layer.gate_up_scale, **options, **of_rows), *range_
+    yield _w8a8_product(layer, hidden, layer.down, layer.down_scale, out_dtype=x.dtype), *rows
     quantised = in_8_bits(x, layer.down.dtype), scales_of(x, granularity)
     _move(x, quantised, layer.num_experts, choices, last)
 
 
+def _ways(x: Tensor, experts: int, choices: int, first: int, last: int) -> Iterator[tuple[dict[str, Any], int, int]]:
+    """Options of a product that gathers tokens, and of one that reads copies, with the rows that each is for."""
+    few = min(last, MOST_GATHERED_ROWS * experts)
+    if first <= few:
+        yield {"gather": x.new_zeros(len(x) * choices, dtype=torch.int32), "top_k": choices}, first, few
+    if few < last:
+        yield {}, max(first, few + 1), last
+
+
 def _w8a8_product(
-    layer: W8A8Experts, x: Tensor, weight: Tensor, weight_scale: Tensor, activation: str
+    layer: W8A8Experts, x: Tensor, weight: Tensor, weight_scale: Tensor, **options: Any
 ) -> cleave.GemmPlan:
     scale = scales_of(x, ACTIVATIONS[layer.granularity])
     by_row = layer.granularity == "row"
@@ -81,8 +97,7 @@ def _w8a8_product(
         ends_of(weight),
         scale_a=scale.view(-1) if by_row else scale,
         scale_b=weight_scale if by_row else weight_scale.mT,
-        out_dtype=x.dtype,
-        activation=activation,
+        **options,
     )
 
 
@@ -91,7 +106,11 @@ def moe(layer: MoE, first: int, last: int) -> Iterator[Product]:
     yield from _router(layer.router, x, first, last)
     ranks = layer.dispatcher.ranks
     rows = (first * layer.top_k if ranks == 1 else 1), last * layer.top_k * ranks
-    yield from grouped(layer.gate_up, *rows, activation="swiglu")
+    ways: Iterable[tuple[dict[str, Any], int, int]] = [({}, *rows)]
+    if getattr(layer.dispatcher, "gathers", False):
+        ways = _ways(x, layer.num_experts, layer.top_k, *rows)
+    for of_rows, *range_ in ways:
+        yield from grouped(layer.gate_up, *range_, activation="swiglu", **of_rows)
     yield from grouped(layer.down, *rows)
     if ranks == 1:
         layer(x)
