@@ -61,10 +61,10 @@ bool registers_suffice(const GemmConfig& c) {
   // Nor does a part of 96 sums with scales of its own for that walk.
   if (ragged && by_block && c.tile.n > 176 && !multiplies_halves(c)) return false;
   // Nor do as many as 144 for what a packed weight is made into, or 128 beside C, a function, a cluster's sums, groups
-  // of rows, or many scales in two waves.
+  // of rows, or many scales in two waves, or 96 where three warpgroups share the registers.
   const bool many_scales = two_waves && c.weights.group < kWidestWeightGroup;
   const bool beside = c.epilogue.has_c || crowds(c) || c.cluster.k > 1 || ragged || many_scales;
-  if (has_weights(c) && kept >= (beside ? 128 : 144)) return false;
+  if (has_weights(c) && kept >= (c.warps.consumers == 3 ? 96 : beside ? 128 : 144)) return false;
   // Nor do 144 accumulators for C or for a function with as much to read, and 160 for a walk that sums slices in turn,
   // or for float32.
   const bool walks_far = c.schedule.split == SplitKMode::serial || c.schedule.split == SplitKMode::stream_k;

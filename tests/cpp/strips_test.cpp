@@ -49,6 +49,9 @@ TEST(Strips, NarrowTilesAndOtherThanPlainProductsHaveNot) {
   const GemmProblem packed = weights(DType::bf16, DType::bf16, 128, false, Major::mn);
   EXPECT_TRUE(choose(packed, "sm90 128x128 transposed"));
   EXPECT_FALSE(choose(packed, "sm90 128x96 transposed"));
+  const GemmProblem along_k = weights(DType::bf16, DType::bf16, 128, false);
+  EXPECT_TRUE(choose(along_k, "sm90 192x144 transposed"));
+  EXPECT_FALSE(choose(along_k, "sm90 192x192 transposed")) << "no registers for its elements";
 }
 
 TEST(Strips, AStageHasRoomForWholeOnes) {
