@@ -40,6 +40,12 @@ const Choice& planned(const GemmPlan& plan) {
         "the operation has out_scale, which emitted projects do not serve; plan it with scale_d, or call it from "
         "the library");
   }
+  const GemmProblem& p = plan.problem();
+  if (p.weights_b.format != WeightFormat::none && size_of(p.a.dtype) == 1) {
+    throw Error(ErrorCode::unsupported,
+                "the operation has packed weights beside activations of 8 bits, which emitted projects do not serve; "
+                "plan it for bfloat16 or float16, or call it from the library");
+  }
   if (choice->problem.groups.apart) {
     refuse(
         ErrorCode::unsupported,
