@@ -107,6 +107,13 @@ def calls(device: str) -> dict[str, list[Call]]:
         add(ops.mixed_gemm.epilogue, a, codes, nvfp4, None, n, 16, function, inputs, [0.5], [2], format="nvfp4",
             global_scale=draw(1).abs())  # fmt: skip
 
+    half = draw(1, n, dtype=torch.float16)
+    for dtype in (torch.int8, torch.float8_e4m3fn):
+        q = integers(m, k, dtype=dtype, device=device)
+        add(ops.mixed_gemm.default, q, codes, half, None, n, k, scale_a=row)
+        add(ops.mixed_gemm.full, q, codes, half, zeros, n, k, draw(n), torch.float32, scale_a=one, c=draw(m, n),
+            static_b=True, **split)  # fmt: skip
+
     groups, total = 3, 300  # of which the last 43 belong to none
     ends = torch.tensor([130, 130, 257], dtype=torch.int32, device=device)
     codes = torch.randint(0, 256, (groups, 1, 5, 2048), dtype=torch.uint8, device=device)

@@ -138,7 +138,8 @@ struct GemmProblem {
   Activation activation = Activation::none;
   EpilogueProblem epilogue = {};
 
-  ScaleLayout scale_a = {}, scale_b = {};       ///< both none, both vector, or both block; nvfp4: b's alone, a vector
+  /// Both none, both vector, or both block. Beside a packed weight vectors: nvfp4's of b, and those of an a of 8 bits.
+  ScaleLayout scale_a = {}, scale_b = {};
   WeightLayout weights_a = {}, weights_b = {};  ///< b may be packed; a is packed where the same product is transposed
   bool has_zero = false;                        ///< i8: zero_a[row] * zero_b[column] is subtracted from the integer sum
   bool has_scale_d = false;                     ///< D * (1 / scale_d) is stored

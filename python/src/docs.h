@@ -107,14 +107,15 @@ inline constexpr const char* kMixedGemmDoc =
     R"(What `cleave.mixed_gemm` calls with the tensors of a packed weight.
 
 Args:
-    a: [M, K], float16 or bfloat16.
+    a: [M, K], float16 or bfloat16; float8_e4m3fn of "int4" and "mxfp4", int8 of "int4".
     packed: uint8 [ceil(N / 64), ceil(K / 64), 2048], the codes.
-    scales: [groups of K, N], of a's dtype; bytes of "mxfp4", float8_e4m3fn of "nvfp4".
+    scales: [groups of K, N], of a's dtype, float16 for an a of 8 bits; bytes of "mxfp4", float8_e4m3fn of "nvfp4".
     zeros: uint8, as scales, or None for 8.
     global_scale: float32 [1], [E] of experts, or one for each row, [N] or [E, N]; of "nvfp4".
     out_features: N.
     group_size: columns that share a scale.
     format: of the codes.
+    scale_a: float32 [M] or [M, 1], or one value, of an a of 8 bits.
     offs, indptr, starts, sizes, counts, alignment, zero_rest, check_offsets: as in `grouped_gemm`, for groups of rows.
 
 The others are `gemm`'s.)";
@@ -274,7 +275,8 @@ Args:
         bounds says: "ends", "indptr", "starts", "aligned_ends" or "counts"; groups of the latter two
         begin at multiples of spacing. Matrices that `grouped_gemm` takes one per group are packed.
     weights: "int4", "mxfp4" or "nvfp4" for a packed weight as B, with groups of group_size columns
-        (None: the format's usual 128, 32 or 16; -1: whole rows), and with zero points if zeros is True.
+        (None: the format's usual 128, 32 or 16; -1: whole rows), and with zero points if zeros is True;
+        scaling is A's alone then.
 
 The other arguments, and the errors, are those of `gemm`.)";
 

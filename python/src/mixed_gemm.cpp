@@ -30,7 +30,8 @@ GemmOptions form_of(const Call& call) {
 
 void bind_mixed_gemm(nanobind::module_& m) {
   using Operands = List<arg::A, arg::Packed, Required<arg::Scales>>;
-  using Weights = List<arg::Zeros, arg::GlobalScale, Required<arg::OutFeatures>, Required<arg::GroupSize>, arg::Format>;
+  using Weights = List<arg::Zeros, arg::GlobalScale, Required<arg::OutFeatures>, Required<arg::GroupSize>, arg::Format,
+                       arg::ScaleA>;
   using Options =
       Concat<Weights, List<arg::Offs>, Bounds, List<arg::Bias, arg::C>, Scalars,
              List<arg::Activation, arg::Epilogue, arg::Out, arg::OutDtype, arg::ZeroRest, arg::CheckOffsets>, SplitK,

@@ -107,6 +107,7 @@ std::optional<WeightForm> make_weight(const Call& call, std::string_view layout,
   call.template read<GroupSize>(form.group_size);
   if (form.group_size == -1) form.group_size = p.k;
   p.weights_b = {.format = form.format, .has_zero = zeros, .group = form.group_size};
+  p.scale_b = {};  // scaling is of A's rows
   place_packed_weight(p);
   return form;
 }

@@ -4,7 +4,7 @@ namespace cleave::torch_ops {
 
 void add_mixed_gemm(Operators& operators) {
   using Weights = List<arg::A, arg::Packed, arg::Scales, NullableArgument<"zeros">, arg::OutFeatures, arg::GroupSize>;
-  using Codes = List<arg::Format, MaybeTensorArgument<"global_scale">>;
+  using Codes = List<arg::Format, MaybeTensorArgument<"global_scale">, MaybeTensorArgument<"scale_a">>;
   using ExpertEnds = NullableArgument<"offs">;
   using Short = Concat<Weights, List<arg::Bias, arg::OutDtype>, Codes>;
   using Rare = Concat<List<arg::C>, Scalars, SplitK, List<arg::StaticB>>;

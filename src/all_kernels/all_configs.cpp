@@ -377,6 +377,26 @@ class Collector {
     layer.deterministic = Determinism::batch_invariant;
     add(layer, SplitKMode::none, true);
     add(with_function(weights(DType::bf16, DType::bf16, 128, false)));
+    const auto bytes = [](DType type, int64_t group, bool has_zero, WeightFormat format = WeightFormat::int4) {
+      GemmProblem p = weights(type, DType::bf16, group, has_zero, Major::k, format);
+      p.scale_a = kVector;
+      return p;
+    };
+    for (const SplitKMode split : {SplitKMode::none, SplitKMode::cluster, SplitKMode::stream_k}) {
+      add(bytes(DType::e4m3, 128, false), split);
+      add(bytes(DType::i8, 64, true), split);
+    }
+    add(bytes(DType::e4m3, 32, true), SplitKMode::parallel);
+    add(bytes(DType::i8, 32, true), SplitKMode::serial);
+    add(bytes(DType::i8, 128, false), SplitKMode::parallel);
+    add(bytes(DType::e4m3, 32, false, WeightFormat::mxfp4));
+    GemmProblem bytes_layer = bytes(DType::i8, 128, true);
+    bytes_layer.bias = Bias::row;
+    bytes_layer.has_c = true;
+    add(bytes_layer);
+    add(with_function(bytes(DType::e4m3, 128, false)));
+    add(grouped(bytes(DType::e4m3, 64, false), Grouping::m));
+    add(grouped(bytes(DType::i8, 128, true), Grouping::m), SplitKMode::parallel);
     add(grouped(weights(DType::bf16, DType::bf16, 32, false), Grouping::m));
     add(grouped(weights(DType::bf16, DType::bf16, 128, true), Grouping::m), SplitKMode::stream_k);
   }

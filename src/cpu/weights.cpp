@@ -28,7 +28,8 @@ class Weight {
     const int64_t at = first_ + column / layout_.group * layout_.scale_stride_k + row;
     const int zero = layout_.has_zero ? zeros_[at] : 8;
     const float value = layout_.format == WeightFormat::int4 ? float(int(code) - zero) : e2m1_to_float(code);
-    return rounded_to(type_, value * scale(at));
+    const float element = value * scale(at);
+    return size_of(type_) == 1 ? element : rounded_to(type_, element);  // of bytes sums are scaled
   }
 
  private:

@@ -40,10 +40,16 @@ const Choice& planned(const GemmPlan& plan) {
         "the operation has out_scale, which emitted projects do not serve; plan it with scale_d, or call it from "
         "the library");
   }
-  if (choice->problem.gather.given) {
+  const GemmProblem& p = choice->problem;
+  if (p.gather.given) {
     throw Error(ErrorCode::unsupported,
                 "the operation has gather, which emitted projects do not serve; plan it of rows that are gathered "
                 "(cleave.moe.gather), or call it from the library");
+  }
+  if (p.weights_b.format != WeightFormat::none && size_of(p.a.dtype) == 1) {
+    throw Error(ErrorCode::unsupported,
+                "the operation has packed weights beside activations of 8 bits, which emitted projects do not serve; "
+                "plan it for bfloat16 or float16, or call it from the library");
   }
   if (choice->problem.groups.apart) {
     refuse(

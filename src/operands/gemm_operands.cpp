@@ -157,18 +157,24 @@ class Builder {
   }
 
   void place_scale_factors() {
-    check_both_scales(t_.scale_a, t_.scale_b);
     constexpr Form kForm{0, 3, kFloat32};
+    if (!options_.weights) {
+      check_both_scales(t_.scale_a, t_.scale_b);
+      check(*t_.scale_b, "scale_b", kForm);
+      arguments_.scale_b = static_cast<const float*>(t_.scale_b->data);
+    }
     check(*t_.scale_a, "scale_a", kForm);
-    check(*t_.scale_b, "scale_b", kForm);
-    const bool stacked_rows = call_.stacks_rows() && t_.scale_a->ndim > 1 && line_length(*t_.scale_a) != 1;
-    place_scales(stacked_rows ? stacked(*t_.scale_a, "scale_a") : *t_.scale_a, *t_.scale_b,
-                 {.a_by_group = options_.grouped && (a_.ndim == 3 || b_.ndim == 2),
-                  .b_by_group = options_.grouped && (b_.ndim == 3 || a_.ndim == 2),
-                  .a_is_transposed = options_.a_is_transposed},
-                 p_);
     arguments_.scale_a = static_cast<const float*>(t_.scale_a->data);
-    arguments_.scale_b = static_cast<const float*>(t_.scale_b->data);
+    const bool stacked_rows = call_.stacks_rows() && t_.scale_a->ndim > 1 && line_length(*t_.scale_a) != 1;
+    const Operand scale_a = stacked_rows ? stacked(*t_.scale_a, "scale_a") : *t_.scale_a;
+    const ScaleForm form{.a_by_group = options_.grouped && (a_.ndim == 3 || b_.ndim == 2),
+                         .b_by_group = options_.grouped && (b_.ndim == 3 || a_.ndim == 2),
+                         .a_is_transposed = options_.a_is_transposed};
+    if (options_.weights) {
+      place_row_scales(scale_a, form, p_);
+    } else {
+      place_scales(scale_a, *t_.scale_b, form, p_);
+    }
   }
 
   void place_zero_points() {
@@ -400,7 +406,8 @@ GemmCall make_call(const GemmTensors& tensors, const GemmOptions& options) {
 
 DType default_output(const GemmProblem& p) {
   if (size_of(p.a.dtype) > 1) return p.a.dtype;
-  const bool exact = p.a.dtype == DType::i8 && p.scale_a.kind == Scaling::none;
+  const bool exact =
+      p.a.dtype == DType::i8 && p.scale_a.kind == Scaling::none && p.weights_b.format == WeightFormat::none;
   return exact ? DType::i32 : DType::bf16;
 }
 

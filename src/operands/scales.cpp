@@ -153,4 +153,15 @@ void place_scales(const Operand& scale_a, const Operand& scale_b, const ScaleFor
       shape_text(scale_a), shape_text(scale_b));
 }
 
+void place_row_scales(const Operand& scale_a, const ScaleForm& form, GemmProblem& p) {
+  const Scales of_a{"scale_a", "row of a", scale_a, form.a_is_transposed, form.a_by_group, p.m, p.k};
+  const Fit a = of_a.fit(form.a_by_group);
+  if (!a.vector()) {
+    refuse_value("scale_a is {}; beside a packed weight it must be one value, or one per row of a, {}",
+                 shape_text(scale_a), Shapes(form.a_is_transposed, form.a_by_group ? p.batch : 0).vector(p.m));
+  }
+  check_batch(of_a, a, entries_of_scale_a(p, Scaling::vector));
+  p.scale_a = a.layout(Scaling::vector);
+}
+
 }  // namespace cleave

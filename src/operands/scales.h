@@ -30,4 +30,7 @@ struct ScaleForm {
 /// Error(invalid_argument) for shapes that fit none, and for two that do not go together.
 void place_scales(const Operand& scale_a, const Operand& scale_b, const ScaleForm& form, GemmProblem& problem);
 
+/// Sets scale_a, of a row each or one for all, where B is a packed weight.
+void place_row_scales(const Operand& scale_a, const ScaleForm& form, GemmProblem& problem);
+
 }  // namespace cleave

@@ -12,7 +12,8 @@
 namespace cleave {
 namespace {
 
-constexpr auto kHalves = kFloatTypes.first(2);  // float16 and bfloat16
+/// What a packed weight multiplies.
+constexpr DType kActivations[] = {DType::f16, DType::bf16, DType::e4m3, DType::i8};
 
 /// Bytes may be signed or not.
 void check_bytes(const Operand& x, const char* name, int min_rank, const Operand& a) {
@@ -70,7 +71,7 @@ int64_t stride_of_entries(const Operand& x) {
 
 Operand unpacked(const Operand& packed, const WeightForm& form, const Operand& a) {
   check_rank(a, "a", 2, 3);
-  check_type(a, "a", kHalves);
+  check_type(a, "a", kActivations);
   check_bytes(packed, "packed", 3, a);
   if (form.format == WeightFormat::none) refuse_value("format is none, but packed is; pass the format of its codes");
   const int64_t k = a.columns(), batched = packed.ndim - 3;
@@ -110,8 +111,11 @@ void place_weights(const GemmTensors& tensors, const WeightForm& form, GemmProbl
     check_form(scales, "scales", {2, 3, kE4m3}, p.device, "a");
   } else {
     check_rank(scales, "scales", 2, 3);
-    if (!scales.other_type.empty() || scales.dtype != p.a.dtype)
-      refuse_type("scales is {}, but a is {}; convert one of them", scales.type_name(), to_string(p.a.dtype));
+    const DType wanted = weight_scale_type(form.format, p.a.dtype);
+    if (!scales.other_type.empty() || scales.dtype != wanted) {
+      refuse_type("scales is {}, but a is {}, beside which it must be {}; convert one of them", scales.type_name(),
+                  to_string(p.a.dtype), to_string(wanted));
+    }
     check_place(scales, "scales", p.device, "a");
   }
   check_by_group(scales, "scales", form, p);

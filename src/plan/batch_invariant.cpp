@@ -121,7 +121,7 @@ void set_batch_invariant(bool value) {
 }
 
 bool is_exact(const GemmProblem& problem) {
-  return problem.a.dtype == DType::i8 && problem.scale_a.kind != Scaling::block;
+  return sums_are_integers(problem);
 }
 
 std::optional<SumOrder> sum_order(const Choice& choice) {

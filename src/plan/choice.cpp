@@ -108,8 +108,8 @@ GemmConfig base_config(const Spec& spec, const GemmProblem& p, const OperandLayo
   }
   c.scales.rows_a = c.epilogue.scaling == Scaling::block ? p.scale_a.rows : 1;
   c.scales.rows_b = c.epilogue.scaling == Scaling::block ? p.scale_b.rows : 1;
-  c.scales.promote =
-      c.epilogue.scaling == Scaling::block || (is_fp8(c.operands.a) && !p.fast_accumulation) || in_parts(p.precision);
+  c.scales.promote = c.epilogue.scaling == Scaling::block || (is_fp8(c.operands.a) && !p.fast_accumulation) ||
+                     in_parts(p.precision) || (has_weights(c) && size_of(c.operands.a) == 1);
   c.conv.kind = p.conv.kind;
   c.conv.fuses_classes = spec.fuses_classes;
   c.conv.gather = spec.gather;

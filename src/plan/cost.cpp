@@ -133,9 +133,8 @@ double list_clocks(const GemmConfig& c) {
 }
 
 double load_bytes(const GemmConfig& c) {
-  const double of_a = has_weights(c) ? 0.25 : 1;  // 4 bits of 16
-  return (c.tile.m * of_a / c.cluster.multicast_n + double(c.tile.n) / c.cluster.multicast_m) * c.tile.k *
-         size_of(c.operands.a);
+  return (c.tile.m * stored_share_of_a(c) / c.cluster.multicast_n + double(c.tile.n) / c.cluster.multicast_m) *
+         c.tile.k * size_of(c.operands.a);
 }
 
 double epilogue_clocks(const GemmConfig& c) {

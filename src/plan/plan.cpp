@@ -38,8 +38,8 @@ bool has_many_parts(const GemmProblem& p) {
         ErrorCode::unsupported,
         "packed weights cannot be served on {} with kernel=\"{}\", split_k_mode=\"{}\" and split_k_slices={}: sm90 "
         "needs sm_90, rows of a that start at multiples of 16 bytes, and of cluster at most 16 slices; streamed needs "
-        "a contiguous along K, and split_k_mode none or parallel; copy a into such rows, choose another mode, or "
-        "multiply by cleave.unpack_weights(weights)",
+        "a of 16 bits, contiguous along K, and split_k_mode none or parallel; copy a into such rows, choose another "
+        "mode, or multiply by cleave.dequantize_weights(weights)",
         device.name, to_string(problem.kernel), to_string(problem.split_k_mode), problem.split_k_slices);
   }
   if (problem.kernel == KernelFamily::sm90 && problem.conv.kind != Conv::none) {

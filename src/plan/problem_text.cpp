@@ -243,6 +243,7 @@ void read_weights(Reader& in, GemmProblem& p) {
   in.expect(" ");
   p.weights_b.group = in.number();
   p.weights_b.has_zero = in.take_word("zeros");
+  p.scale_b = {};  // "scaled" are rows of a
 }
 
 void read_conv(Reader& in, GemmProblem& p) {

@@ -123,7 +123,7 @@ class ProductPrediction {
 
   /// Every 64 rows read their part of A and all of B; TMA writes both, and the rest of B's last strip.
   double shared_memory_clocks() const {
-    const double rows = has_weights(c_) ? 0.25 : 1;  // of A, as wide as B's
+    const double rows = stored_share_of_a(c_);  // as wide as B's
     const double read = c_.tile.m / 64.0 * (64 * rows + c_.tile.n), written = c_.tile.m * rows + stage_columns(c_);
     return (read + written) * c_.tile.k * size_of(c_.operands.a) / 128 * q_.shared_memory;
   }
@@ -217,6 +217,10 @@ class ProductPrediction {
 };
 
 }  // namespace
+
+double stored_share_of_a(const GemmConfig& c) {
+  return has_weights(c) ? 0.5 / size_of(c.operands.a) : 1;
+}
 
 double dequantise_clocks(const GemmConfig& c) {
   const double blocks = double(c.tile.m) * c.tile.k / (kWeightBlock * kWeightBlock);

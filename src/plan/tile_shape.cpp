@@ -60,11 +60,14 @@ bool registers_suffice(const GemmConfig& c) {
   if (two_waves && kept >= 128 && c.epilogue.has_c && (ragged || c.epilogue.bias != Bias::none)) return false;
   // Nor does a part of 96 sums with scales of its own for that walk.
   if (ragged && by_block && c.tile.n > 176 && !multiplies_halves(c)) return false;
-  // Nor do as many as 144 for what a packed weight is made into, or 128 beside C, a function, a cluster's sums, groups
-  // of rows, or many scales in two waves, or 96 where three warpgroups share the registers.
-  const bool many_scales = two_waves && c.weights.group < kWidestWeightGroup;
+  // Nor do as many as 144, with promoted sums' parts, for what a packed weight is made into, or 128 (120 with parts)
+  // beside C, a function, a cluster's sums, groups of rows, or many scales in two waves, or of parts, or 96 where three
+  // warpgroups share the registers.
+  const bool many_scales = (two_waves || c.scales.promote) && c.weights.group < kWidestWeightGroup;
   const bool beside = c.epilogue.has_c || crowds(c) || c.cluster.k > 1 || ragged || many_scales;
-  if (has_weights(c) && kept >= (c.warps.consumers == 3 ? 96 : beside ? 128 : 144)) return false;
+  const uint32_t with_parts = c.scales.promote ? promotion_registers(c, 1) : kept;
+  const uint32_t too_many = c.warps.consumers == 3 ? 96 : !beside ? 144 : c.scales.promote ? 120 : 128;
+  if (has_weights(c) && with_parts >= too_many) return false;
   // Nor do 144 accumulators for C or for a function with as much to read, and 160 for a walk that sums slices in turn,
   // or for float32.
   const bool walks_far = c.schedule.split == SplitKMode::serial || c.schedule.split == SplitKMode::stream_k;
@@ -215,6 +218,7 @@ class TileShaper {
 
   /// All stages are there for B, which stays: rounds of k blocks, one for each warp that cuts K.
   bool shape_streamed() {
+    if (size_of(c_.operands.a) == 1) return false;
     constexpr uint32_t kWarps = 16;  // that multiply
     const SplitKMode split = c_.schedule.split;
     if (split != SplitKMode::none && (split != SplitKMode::parallel || c_.cluster.k > 1)) return false;
@@ -237,7 +241,7 @@ class TileShaper {
   bool shape_sm90() {
     c_.warps.pingpong = s_.pingpong;
     c_.warps.consumers = s_.tile_m == 192 ? 3 : s_.pingpong || s_.tile_m >= 128 ? 2 : 1;
-    if (c_.warps.consumers == 3 && !c_.scales.promote && !takes_192_rows()) return false;
+    if (c_.warps.consumers == 3 && (!c_.scales.promote || has_weights(c_)) && !takes_192_rows()) return false;
     if (!arch_traits(device_.compute_capability).has_wgmma) return false;
     const bool tma_loads =
         (a_.load_bytes == 16 || c_.operands.copied_a) && (b_.load_bytes == 16 || c_.operands.copied_b);
@@ -254,7 +258,7 @@ class TileShaper {
     // A K-major operand's share of a multicast must be whole groups of 8 rows, so that the swizzle
     // fits together.
     if (b_.major == Major::k && output_columns(c_) % (8 * s_.multicast_m) != 0) return false;
-    if (merges_stages() || has_weights(c_)) c_.tile.k = 2 * atom_;
+    if (merges_stages() || (has_weights(c_) && !c_.scales.promote)) c_.tile.k = 2 * atom_;
     if (!shape_convolution()) return false;
     c_.store.by_tma = stores_by_tma();
     if (!direct_store_suffices(c_)) return false;
@@ -266,8 +270,8 @@ class TileShaper {
   }
 
   /// Sums that are not promoted could be more in each thread. But 192 rows may fill a wave that 128 and 256 do not,
-  /// which was measured to help products of 16 bits; 8-bit ones lost. Three warpgroups leave no registers for what more
-  /// an epilogue reads.
+  /// which was measured to help products of 16 bits; 8-bit ones lost, of packed weights too. Three warpgroups leave no
+  /// registers for what more an epilogue reads.
   bool takes_192_rows() const {
     return is_product(p_) && size_of(c_.operands.a) == 2 && !gated(c_) && !c_.epilogue.has_c && !crowds(c_);
   }

@@ -26,7 +26,7 @@ std::optional<Order> output_order(const GemmProblem& p) {
 }
 
 bool sums_are_integers(const GemmProblem& p) {
-  return p.a.dtype == DType::i8 && p.scale_a.kind != Scaling::block;
+  return p.a.dtype == DType::i8 && p.scale_a.kind != Scaling::block && p.weights_b.format == WeightFormat::none;
 }
 
 bool is_automatic(const GemmProblem& p) {

@@ -114,8 +114,8 @@ void check_integer_output(const GemmProblem& p, Messages& out) {
 }  // namespace
 
 void check_scaling(const GemmProblem& p, Messages& out) {
-  const bool of_weights = p.weights_b.format != WeightFormat::none;  // check_weights says what b may have
-  if (p.scale_a.kind != (of_weights ? Scaling::none : p.scale_b.kind)) {
+  const bool of_weights = p.weights_b.format != WeightFormat::none;  // check_weights says what those may have
+  if (!of_weights && p.scale_a.kind != p.scale_b.kind) {
     out.add(
         "scale_a.kind is {} and scale_b.kind is {}; they must be equal. Scale rows and columns, or blocks of both; a "
         "single 1 is a vector, too",

@@ -26,11 +26,37 @@ void check_group(const GemmProblem& p, const WeightLayout& weights, Messages& ou
   }
 }
 
+/// What codes are made elements of, and the scales of the other operand's rows, which those of 8 bits may have.
+void check_activations(const GemmProblem& p, Messages& out) {
+  const DType type = p.a.dtype;
+  const WeightFormat format = p.weights_b.format;
+  const bool bytes = type == DType::e4m3 || type == DType::i8;
+  if (!bytes && size_of(type) != 2) {
+    out.add("a is {}, but b is a packed weight; pass a of bfloat16, float16, float8_e4m3fn or int8", to_string(type));
+  }
+  if (bytes && format == WeightFormat::nvfp4) {
+    out.add(
+        "a is {}, but format is nvfp4, where 16 columns share a scale: 8 bits are multiplied by 32 at once; pass a of "
+        "bfloat16 or float16",
+        to_string(type));
+  }
+  if (type == DType::i8 && format == WeightFormat::mxfp4) {
+    out.add("a is int8, but format is mxfp4, whose codes are floats; pass a of float8_e4m3fn, bfloat16 or float16");
+  }
+  if (p.scale_a.kind == Scaling::none) return;
+  if (!bytes) {
+    out.add("scale_a is given, but a is {}; scales are for rows of 8 bits. Leave it out, or multiply alpha by it",
+            to_string(type));
+  } else if (p.scale_a.kind != Scaling::vector) {
+    out.add("scale_a is of blocks, but b is a packed weight, beside which a row of a has one scale; pass those");
+  }
+}
+
 /// What no kernel, or no rule of the layout, has beside packed weights.
 void check_company(const GemmProblem& p, Messages& out) {
-  if (size_of(p.a.dtype) != 2) {
-    out.add("a is {}, but b is a packed weight; pass a of bfloat16 or float16", to_string(p.a.dtype));
-  }
+  if (p.d.dtype == DType::i32)
+    out.add("d is int32, but b is a packed weight, which has scales; pass d of a float type");
+  if (p.has_zero) out.add("has_zero (azp_adj) is set, but b is a packed weight; leave it out");
   if (p.conv.kind != Conv::none) {
     out.add("b is a packed weight, but this is a convolution; unpack the weight");
   }
@@ -60,6 +86,7 @@ void check_weights(const GemmProblem& p, Messages& out) {
   }
   const WeightLayout& weights = p.weights_b;
   if (weights.format == WeightFormat::none) return;
+  check_activations(p, out);
   check_company(p, out);
   check_group(p, weights, out);
   const int64_t column = weight_extent(p.k);

@@ -48,6 +48,25 @@ TEST(WeightLayout, AThreadsWordIsWgmmasFragment) {
   }
 }
 
+// The same of wgmma.mma_async.m64nNk32 of 8-bit types: four elements in each of a thread's registers, of which two
+// rows' lie in one word.
+TEST(WeightLayout, TwoThreadsWordsAreAFragmentOfBytes) {
+  for (uint32_t thread = 0; thread < 128; ++thread) {
+    const uint32_t warp = thread / 32, group = thread % 32 / 4, in_group = thread % 4;
+    const uint32_t first = weight_quad_thread(thread), selector = weight_quad_selector(thread);
+    for (uint32_t i = 0; i < 16; ++i) {
+      const uint32_t reg = i / 4, byte = i % 4;
+      const uint32_t row = 16 * warp + group + reg % 2 * 8, column = reg / 2 * 16 + in_group * 4 + byte;
+      const WeightPlace place = weight_place({row, column});
+      const uint32_t selected = selector >> 4 * byte & 15;
+      EXPECT_EQ(place.thread, first + selected / 4);
+      EXPECT_EQ(place.bit / 8, selected % 4);
+      EXPECT_EQ(place.bit % 8, reg % 2 * 4);
+      EXPECT_EQ(place.word, reg / 2);
+    }
+  }
+}
+
 TEST(WeightLayout, BytesOfAWord) {
   // Little-endian: the pair of register 1 is in the upper halves of a word's bytes 0 and 2.
   const WeightPlace low = weight_place({8, 0}), high = weight_place({8, 1});

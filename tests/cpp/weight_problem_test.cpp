@@ -40,10 +40,52 @@ TEST(WeightProblem, RulesAreReported) {
   refuses([](GemmProblem& p) { p.weights_b.group = 640; }, {"group_size is 640, which does not divide k (512)"});
   refuses([](GemmProblem& p) { std::swap(p.weights_a, p.weights_b); }, {"weights_a is int4; only b"});
   refuses([](GemmProblem& p) { p.a.dtype = p.b.dtype = DType::f32; }, {"a is float32, but b is a packed weight"});
+  refuses([](GemmProblem& p) { p.a.dtype = p.b.dtype = DType::e5m2; }, {"a is float8_e5m2, but b is a packed weight"});
+  refuses([](GemmProblem& p) { p.scale_a = {.kind = Scaling::vector, .stride_row = 1}; },
+          {"scale_a is given, but a is bfloat16"});
   refuses([](GemmProblem& p) { p.b.stride_col = 640; }, {"b has strides 1 and 640"});
   refuses([](GemmProblem& p) { p.weights_b.scale_stride_k = 0; }, {"scale.stride_k is 0"});
   refuses([](GemmProblem& p) { p.kernel = KernelFamily::portable; }, {"kernel is portable, but b is a packed weight"});
   refuses([](GemmProblem& p) { p.k = 0; }, {"k is 0, but b is a packed weight"});
+}
+
+TEST(WeightProblem, ActivationsOfEightBits) {
+  const auto eight = [](DType type, WeightFormat format, int64_t group) {
+    GemmProblem p = good_weights();
+    p.a.dtype = p.b.dtype = type;
+    p.weights_b.format = format;
+    p.weights_b.group = group;
+    p.scale_a = {.kind = Scaling::vector, .stride_row = 1};
+    return p;
+  };
+  for (const GemmProblem& p : {eight(DType::e4m3, WeightFormat::int4, 64), eight(DType::i8, WeightFormat::int4, 512),
+                               eight(DType::e4m3, WeightFormat::mxfp4, 32)}) {
+    EXPECT_EQ(validate(p), kFine);
+    EXPECT_FALSE(sums_are_integers(p));
+    const std::string text = problem_text(p);
+    const auto parsed = parse_problem(text);
+    ASSERT_TRUE(parsed) << text;
+    EXPECT_EQ(problem_text(*parsed), text);
+    EXPECT_EQ(parsed->scale_a.kind, Scaling::vector);
+    EXPECT_EQ(parsed->scale_b.kind, Scaling::none);
+    const auto found = candidates(p, device_info(kPlanOnlyH100));
+    EXPECT_FALSE(found.empty());
+    for (const Choice& choice : found) {
+      const GemmConfig& c = choice.config;
+      EXPECT_EQ(c.family, KernelFamily::sm90);
+      EXPECT_TRUE(c.scales.promote);
+      EXPECT_EQ(c.tile.k, 128u);
+      EXPECT_TRUE(c.epilogue.scaled_columns && !c.epilogue.scaled_rows);
+    }
+  }
+  expect_refusal(eight(DType::i8, WeightFormat::mxfp4, 32), {"a is int8, but format is mxfp4"});
+  expect_refusal(eight(DType::e4m3, WeightFormat::nvfp4, 16), {"a is float8_e4m3fn, but format is nvfp4"});
+  GemmProblem integers = eight(DType::i8, WeightFormat::int4, 64);
+  integers.d.dtype = integers.c.dtype = DType::i32;
+  expect_refusal(integers, {"d is int32, but b is a packed weight"});
+  GemmProblem offset = eight(DType::i8, WeightFormat::int4, 64);
+  offset.has_zero = true;
+  expect_refusal(offset, {"has_zero (azp_adj) is set, but b is a packed weight"});
 }
 
 TEST(WeightProblem, TheStreamedKernelServesWhatTmaCannot) {

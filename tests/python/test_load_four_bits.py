@@ -13,7 +13,7 @@ from four_bit_checkpoints import FORMATS, checkpoint, compressed_format, gptq_fo
 from torch import nn  # noqa: E402
 
 import cleave  # noqa: E402
-from cleave.torch import W4A16Linear, load_quantized  # noqa: E402
+from cleave.torch import W4A8Linear, W4A16Linear, load_quantized  # noqa: E402
 
 
 def model_of(dtype: Any = torch.bfloat16, device: str | None = None) -> nn.Sequential:
@@ -67,6 +67,31 @@ def test_activations_that_nvfp4_has_in_4_bits_keep_their_16(trained: dict[str, A
     x = torch.randn(5, 256).bfloat16()
     with torch.no_grad():
         assert torch.equal(model(x), same(x))
+
+
+@pytest.mark.parametrize(("kind", "dtype"), [("int", torch.int8), ("float", torch.float8_e4m3fn)])
+def test_activations_of_8_bits(kind: str, dtype: Any, trained: dict[str, Any]) -> None:
+    activations = {"num_bits": 8, "type": kind, "strategy": "token", "dynamic": True, "symmetric": True}
+
+    def config(**changes: Any) -> dict[str, Any]:
+        (group,) = made.config["config_groups"].values()
+        return made.config | {"config_groups": {"group_0": group | {"input_activations": activations | changes}}}
+
+    made = FORMATS["packed-zeros"]
+    files, values = checkpoint(trained, made, is_quantized)
+    model, reference = model_of(), model_of(torch.float32)
+    load_quantized(model, files, config())
+    reference.load_state_dict(values)
+    for layer in (model[0], model[2]):
+        assert isinstance(layer, W4A8Linear) and layer.activation_dtype == dtype
+    torch.testing.assert_close(cleave.dequantize_weights(model[0].weights()), reference[0].weight, rtol=0, atol=0)
+    x = torch.randn(5, 256).bfloat16()
+    with torch.no_grad():
+        found, expected = model(x).float(), reference(x.float())
+    assert (found - expected).norm() < 0.06 * expected.norm()
+    for changes in ({"dynamic": False}, {"strategy": "tensor"}, {"num_bits": 4}, {"symmetric": False}):
+        with pytest.raises(ValueError, match=r"group_0 has .* activations of . bits, .* beside 4 bits symmetric ones"):
+            load_quantized(model_of(), files, config(**changes))
 
 
 def test_symmetric_zero_points_cost_nothing(trained: dict[str, Any]) -> None:

@@ -126,8 +126,8 @@ def test_plans_from_sizes() -> None:
         ({"group_size": 64}, 'group_size or zeros is given, but weights is "none"'),
         ({"weights": "nvfp4", "zeros": True}, "zeros is given, but format is nvfp4"),
         ({"weights": "int4", "layout": "tt"}, 'layout is "tt", but B is a packed weight, whose letter is n'),
-        ({"weights": "int4", "dtype": "int8"}, "a is int8, but b is a packed weight"),
-        ({"weights": "int4", "scaling": "tensor"}, "scale"),
+        ({"weights": "int4", "dtype": "float32"}, "a is float32, but b is a packed weight"),
+        ({"weights": "int4", "scaling": "tensor"}, "scale_a is given, but a is float16"),
     ):
         with pytest.raises(ValueError, match=words):
             cleave.plan_problem(3, 70, 256, **{"dtype": "float16", "device": "cpu"} | options)
@@ -187,11 +187,11 @@ def test_the_call_that_the_errors_are_of() -> None:
     [
         ({"a": np.ones((3, 255), np.float16)}, ValueError, "group_size is 64, which does not divide k (255)"),
         ({"a": np.ones((3, 300), np.float16)}, ValueError, "packed is (2, 4, 2048), but"),
-        ({"a": np.ones((3, 256), np.float32)}, TypeError, "a is float32; it must be float16 or bfloat16, convert it"),
+        ({"a": np.ones((3, 256), np.float32)}, TypeError, "a is float32; it must be float16, bfloat16, float8_e4m3fn"),
         (
             {"scales": np.ones((4, 70), np.float32)},
             TypeError,
-            "scales is float32, but a is float16; convert one",
+            "scales is float32, but a is float16, beside which it must be float16; convert one",
         ),
         ({"out_features": 200}, ValueError, "packed is (2, 4, 2048), but a weight of 200 rows"),
         ({"out_features": 0}, ValueError, "out_features is 0"),

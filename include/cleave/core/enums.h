@@ -172,8 +172,8 @@ enum class Scaling : uint8_t { none, vector, block };
 /// | format | an element is          | a code is                   | a scale is                   |
 /// |--------|------------------------|-----------------------------|------------------------------|
 /// | none   | stored as it is        |                             |                              |
-/// | int4   | (code - zero) * scale  | 0 to 15; zero is 8, or each | of elements' type            |
-/// |        |                        | group's own                 |                              |
+/// | int4   | (code - zero) * scale  | 0 to 15; zero is 8, or each | of elements' type; float16   |
+/// |        |                        | group's own                 | beside elements of 8 bits    |
 /// | mxfp4  | code * scale           | an e2m1 float: 0, 0.5, 1,   | of 32 elements, a byte: E8M0 |
 /// |        |                        | 1.5, 2, 3, 4, 6, and less   | of OCP, 2^(byte - 127)       |
 /// | nvfp4  | code * scale; sums are | the same                    | of 16 elements, e4m3; and of |
@@ -202,7 +202,7 @@ CLEAVE_HD constexpr DType weight_scale_type(WeightFormat format, DType element) 
     case WeightFormat::nvfp4:
       return DType::e4m3;
     default:
-      return element;
+      return size_of(element) == 1 ? DType::f16 : element;
   }
 }
 

@@ -1,6 +1,6 @@
 // The scales of a packed weight's k block, and the zero points, as they lie in its stage: line by line, one for each
 // group that has columns of the block. In memory lines may begin within a word of 4 bytes, and whole words are copied:
-// a line in the stage has one word more than the tile's rows take.
+// a line in the stage has one word more than the tile's rows take, and begins at a multiple of 16 bytes.
 #pragma once
 
 #include "cleave/config/gemm_config.h"
@@ -24,18 +24,27 @@ CLEAVE_HD constexpr bool scales_sums(const GemmConfig& c) {
 }
 
 /// Otherwise, elements are made as 2^-this of themselves where that saves an instruction each (mainloop/dequantise.h).
-CLEAVE_HD constexpr uint32_t weight_exponent(const GemmConfig& c) {
+CLEAVE_HD constexpr int32_t weight_exponent(const GemmConfig& c) {
   if (!has_weights(c) || scales_sums(c)) return 0;
-  if (c.operands.a == DType::bf16) return 24;
-  return c.weights.format == WeightFormat::nvfp4 ? 7 : 0;
+  switch (c.operands.a) {
+    case DType::bf16:
+      return c.weights.format == WeightFormat::int4 ? 27 : 24;
+    case DType::e4m3:
+      return c.weights.format == WeightFormat::int4 ? 9 : 6;
+    case DType::i8:
+      return c.weights.has_zero ? 0 : -4;
+    default:
+      return c.weights.format == WeightFormat::nvfp4 ? 7 : 0;
+  }
 }
 CLEAVE_HD constexpr float weight_factor(const GemmConfig& c) {
-  return float(1 << weight_exponent(c));
+  const int32_t exponent = weight_exponent(c);
+  return exponent < 0 ? 1.0f / float(1 << -exponent) : float(1 << exponent);
 }
 
 /// Bytes of a scale.
 CLEAVE_HD constexpr uint32_t weight_scale_bytes(const GemmConfig& c) {
-  return c.weights.format == WeightFormat::int4 ? size_of(c.operands.a) : 1;
+  return size_of(weight_scale_type(c.weights.format, c.operands.a));
 }
 
 /// Lines of a k block.
@@ -45,15 +54,15 @@ CLEAVE_HD constexpr uint32_t weight_lines(const GemmConfig& c) {
 
 /// Words of 4 bytes of a line: first the scales', then the zero points'.
 CLEAVE_HD constexpr uint32_t weight_scale_words(const GemmConfig& c) {
-  return c.tile.m * weight_scale_bytes(c) / 4 + 1;
+  return round_up(c.tile.m * weight_scale_bytes(c) / 4 + 1, 4u);
 }
 CLEAVE_HD constexpr uint32_t weight_line_words(const GemmConfig& c) {
-  return weight_scale_words(c) + (c.weights.has_zero ? c.tile.m / 4 + 1 : 0);
+  return weight_scale_words(c) + (c.weights.has_zero ? round_up(c.tile.m / 4 + 1, 4u) : 0);
 }
 
 /// Bytes in one stage.
 CLEAVE_HD constexpr uint32_t weight_line_bytes(const GemmConfig& c) {
-  return has_weights(c) ? round_up(weight_lines(c) * weight_line_words(c) * 4, 16u) : 0;
+  return has_weights(c) ? weight_lines(c) * weight_line_words(c) * 4 : 0;
 }
 
 /// The group of K whose scales are a k block's first line; the others follow. The last k block may have lines past the

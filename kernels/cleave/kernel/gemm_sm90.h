@@ -2,12 +2,13 @@
 //
 // Roles      consumers     warpgroups 0 .. C.warps.consumers - 1: multiply, add up slices, run the epilogue
 //            producers     the last warpgroup, which gives most of its registers to the consumers:
-//                          one lane loads operands by TMA, another one packed weights;
-//                          two or three warps copy block scales, the scales of weights, a narrow operand, or one
+//                          one lane loads operands by TMA, another one packed weights, a third one their scales;
+//                          two or three warps copy block scales, other scales of weights, a narrow operand, or one
 //                          whose rows a list names;
 //                          or, where few channels are gathered, all threads copy (conv_load/gather_loader.h)
 // Pipelines  full[stage]   producers -> consumers: an arrival with the stage's bytes from the TMA lane, another with
-//                          theirs for packed weights, and one from every thread that copies (64, 96 or 128)
+//                          theirs for packed weights (and their scales), and one from every thread that copies (64,
+//                          96 or 128)
 //            empty[stage]  consumers -> producers: 4 arrivals, one a warp, from each warpgroup that reads the stage, in
 //                          every CTA that shares loads by multicast
 // Timeline   cooperative   all consumers share a tile; D's chunks drain under the next mainloop
@@ -111,13 +112,13 @@ CLEAVE_DEVICE void produce(const Params<C>& p, const CtaCoord<C>& cta, uint32_t 
   ptx::launch_dependents();
 }
 
-/// The same for a packed weight, by a thread of its own, since computing addresses would hold up the TMA lane. A static
-/// weight does not wait for the launch ahead.
-template <GemmConfig C>
+/// The same for a packed weight, or its scales, each by a thread of its own, since computing addresses would hold up the
+/// TMA lane. A static weight does not wait for the launch ahead.
+template <class Loader, GemmConfig C>
 CLEAVE_DEVICE void produce_weights(const Params<C>& p, const CtaCoord<C>& cta, uint32_t smem) {
   constexpr SmemPlan kPlan = smem_plan(C);
   const uint32_t full = smem + kPlan.barriers, empty = full + C.tile.stages * 8;
-  WeightLoader<C> loader(p);
+  Loader loader(p);
   PipelineState<C.tile.stages> state;
   auto scheduler = cta.scheduler(p.schedule);
   if constexpr (!C.operands.static_a) wait_late<C>();
@@ -125,7 +126,7 @@ CLEAVE_DEVICE void produce_weights(const Params<C>& p, const CtaCoord<C>& cta, u
     loader.start(work, cta.first_row(work));
     for (uint32_t i = 0; i < work.k_count; ++i) {
       ptx::mbarrier_wait(empty + state.stage * 8, state.parity ^ 1);
-      loader.load(work.k_block(i), smem + kPlan.a + state.stage * kPlan.a_stage, full + state.stage * 8);
+      loader.load(work.k_block(i), smem + Loader::kAt + state.stage * Loader::kStage, full + state.stage * 8);
       state.advance();
     }
   }
@@ -296,18 +297,17 @@ CLEAVE_DEVICE void consume(const Params<C>& p, const CtaCoord<C>& cta, uint32_t 
   if constexpr (stages_output(C)) staged_store.drain();
 }
 
-/// Whether this thread issues the TMA loads. With a single consumer, a k block is so small that issuing its loads takes
-/// longer than multiplying it. An elected lane issues them in a fifth of the clocks; other kernels gain nothing by it
-/// (docs/notes/2026-11-choice.md).
+/// Whether this thread, of the warp whose first thread is `first`, issues its loads. With a single consumer, a k block is
+/// so small that issuing its loads takes longer than multiplying it. An elected lane issues them in a fifth of the
+/// clocks; other kernels gain nothing by it (docs/notes/2026-11-choice.md). With packed weights it is the other way
+/// round (docs/notes/2026-11-four-bit-weights.md).
 template <GemmConfig C>
-CLEAVE_DEVICE bool asks_for_loads() {
-  constexpr uint32_t kFirst = C.warps.consumers * 128;
-  constexpr bool kSmall =
-      C.warps.consumers == 1 && C.conv.kind == Conv::none && C.schedule.grouping == Grouping::none && !has_weights(C);
-  if constexpr (kSmall) {
-    return __shfl_sync(0xffffffffu, threadIdx.x, 0) == kFirst && ptx::elect_lane();
+CLEAVE_DEVICE bool asks_for_loads(uint32_t first) {
+  constexpr bool kProduct = C.conv.kind == Conv::none && C.schedule.grouping == Grouping::none;
+  if constexpr (has_weights(C) ? C.warps.consumers > 1 : C.warps.consumers == 1 && kProduct) {
+    return __shfl_sync(0xffffffffu, threadIdx.x, 0) == first && ptx::elect_lane();
   } else {
-    return threadIdx.x == kFirst;
+    return threadIdx.x == first;
   }
 }
 
@@ -327,6 +327,8 @@ CLEAVE_DEVICE void gemm_sm90(const Params<C>& p) {
   constexpr uint32_t kLoaders = C.conv.gather        ? 1 + copy_threads(C)
                                 : copies_beside<C>() ? 1 + has_weights(C) + kThreadsBeside<C>
                                                      : 1;
+  constexpr uint32_t kFirst = C.warps.consumers * 128;  // of the last warpgroup
+  const bool whole_lines = has_weights(C) && C.warps.consumers > 1 && has_whole_lines<C>(p);
   constexpr uint32_t kReaders = (C.warps.pingpong ? 1 : C.warps.consumers) * 4 * sharers(C);
 
   extern __shared__ __align__(kSharedAlignment) uint8_t shared[];
@@ -338,7 +340,7 @@ CLEAVE_DEVICE void gemm_sm90(const Params<C>& p) {
     if constexpr (has_map_b(C)) ptx::prefetch_tensor_map(&p.map_b);
     if constexpr (has_map_d(C)) ptx::prefetch_tensor_map(&p.map_d);
     for (uint32_t i = 0; i < C.tile.stages; ++i) {
-      ptx::mbarrier_init(smem + kPlan.barriers + i * 8, kLoaders);
+      ptx::mbarrier_init(smem + kPlan.barriers + i * 8, whole_lines ? 3 : kLoaders);
       ptx::mbarrier_init(smem + kPlan.barriers + (C.tile.stages + i) * 8, kReaders);
     }
     if constexpr (C.cluster.k > 1) ClusterReduce<C>{smem, cta.k_rank, cta.share_rank}.init();
@@ -354,14 +356,15 @@ CLEAVE_DEVICE void gemm_sm90(const Params<C>& p) {
     if constexpr (C.warps.consumers > 1) ptx::registers_decrease<producer_registers(C)>();
     if constexpr (C.conv.gather) {
       produce_together<C>(p, cta, smem);
-    } else if (asks_for_loads<C>()) {
+    } else if (asks_for_loads<C>(kFirst)) {
       produce<C>(p, cta, smem);
     }
     if constexpr (has_weights(C)) {
-      if (threadIdx.x == C.warps.consumers * 128 + 32) produce_weights<C>(p, cta, smem);
+      if (asks_for_loads<C>(kFirst + 32)) produce_weights<WeightLoader<C>, C>(p, cta, smem);
+      if (whole_lines && asks_for_loads<C>(kFirst + 64)) produce_weights<WeightLineLoader<C>, C>(p, cta, smem);
     }
     if constexpr (copies_beside<C>()) {
-      if (threadIdx.x >= C.warps.consumers * 128 + 128 - kThreadsBeside<C>) produce_beside<C>(p, cta, smem);
+      if (!whole_lines && threadIdx.x >= kFirst + 128 - kThreadsBeside<C>) produce_beside<C>(p, cta, smem);
     }
     if constexpr (C.cluster.k > 1 && kPlan.cluster_over_stages) {
       __syncwarp();

@@ -36,6 +36,19 @@ CLEAVE_HD constexpr T weight_extent(T extent) {
   return round_up<T>(extent, kWeightBlock);
 }
 
+// An operand of 8 bits has four neighbouring columns in a register instead (m64k32): 4 c to 4 c + 3 of row
+// 16 w + g + 8 (r % 2), and of the instruction's first 16 columns or, r / 2, its last. Those are in word s of two of
+// the four threads with that w and g, beside the same columns of the other row: two bytes of each.
+
+/// The first of those threads; the second follows it.
+CLEAVE_HD constexpr uint32_t weight_quad_thread(uint32_t thread) {
+  return thread / 4 * 4 + thread % 2 * 2;
+}
+/// __byte_perm's selector of the four bytes of both words.
+CLEAVE_HD constexpr uint32_t weight_quad_selector(uint32_t thread) {
+  return thread % 4 < 2 ? 0x6420 : 0x7531;
+}
+
 /// Bytes of a packed weight of `n` rows and `k` columns.
 CLEAVE_HD constexpr uint64_t weight_bytes(uint64_t n, uint64_t k) {
   return weight_blocks(n) * weight_blocks(k) * kWeightBlockBytes;

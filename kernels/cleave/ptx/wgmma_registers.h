@@ -1,5 +1,5 @@
-// Warpgroup matrix multiply-accumulate (sm_90a) with A in registers: D[64, N] += A[64, 16] * B[16, N] of 16-bit floats,
-// B in shared memory. wgmma.h has the rest, and the lists of accumulators.
+// Warpgroup matrix multiply-accumulate (sm_90a) with A in registers: D[64, N] += A[64, 32 bytes] * B[32 bytes, N], both
+// of one type, B in shared memory. wgmma.h has the rest, and the lists of accumulators.
 //
 // A's registers belong to the instruction until its group is done. ptxas sees to that by serialising all of them where
 // a branch, a call or an index that it cannot resolve keeps it from knowing which those are.
@@ -9,7 +9,7 @@
 
 namespace cleave::ptx {
 
-/// The same as Wgmma, for a thread's four registers of A.
+/// The same as Wgmma, for a thread's four registers of A. 8-bit types are contiguous along K.
 template <DType Type, uint32_t N, int TransposeB>
 struct WgmmaRegisters;
 
@@ -21,20 +21,31 @@ CLEAVE_DEVICE void wgmma_pin(uint32_t& fragment) {
 // clang-format off
 
 // A, B, S: operand numbers of A's registers, of B's descriptor and of `accumulate`; TB: of B's transpose flag.
-#define CLEAVE_WGMMA_REGISTERS_OF(N, A, B, S, TB, TYPE)                                                          \
+#define CLEAVE_WGMMA_REGISTERS_ASM(SHAPE, N, T, A, B, S, TAIL, ...)                                              \
+  asm volatile("{.reg .pred p; setp.ne.b32 p, " S ", 0;"                                                         \
+               "wgmma.mma_async.sync.aligned." SHAPE " {" CLEAVE_REGS_##N "}, {" A "}, " B ", p" TAIL ";}"       \
+               : CLEAVE_OUTS_##N(T)                                                                              \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate) __VA_ARGS__)
+#define CLEAVE_WGMMA_REGISTERS_16BIT(N, A, B, S, TB, TYPE)                                                       \
   template <int TransposeB>                                                                                      \
   struct WgmmaRegisters<DType::TYPE, N, TransposeB> {                                                            \
     CLEAVE_DEVICE static void mma(float (&d)[N / 2], const uint32_t (&a)[4], uint64_t b, uint32_t accumulate) {  \
-      asm volatile("{.reg .pred p; setp.ne.b32 p, " S ", 0;"                                                     \
-                   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." #TYPE "." #TYPE " {" CLEAVE_REGS_##N "}, {" \
-                   A "}, " B ", p, 1, 1, " TB ";}"                                                               \
-                   : CLEAVE_OUTS_##N("+f")                                                                       \
-                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(TransposeB));      \
+      CLEAVE_WGMMA_REGISTERS_ASM("m64n" #N "k16.f32." #TYPE "." #TYPE, N, "+f", A, B, S, ", 1, 1, " TB,          \
+                                 , "n"(TransposeB));                                                             \
     }                                                                                                            \
   };
-#define CLEAVE_WGMMA_REGISTERS(N, A, B, S, TB)        \
-  CLEAVE_WGMMA_REGISTERS_OF(N, A, B, S, TB, bf16)     \
-  CLEAVE_WGMMA_REGISTERS_OF(N, A, B, S, TB, f16)
+#define CLEAVE_WGMMA_REGISTERS_8BIT(N, A, B, S, SHAPE, TYPE, SUM, T, TAIL)                                       \
+  template <>                                                                                                    \
+  struct WgmmaRegisters<DType::TYPE, N, 0> {                                                                     \
+    CLEAVE_DEVICE static void mma(SUM (&d)[N / 2], const uint32_t (&a)[4], uint64_t b, uint32_t accumulate) {    \
+      CLEAVE_WGMMA_REGISTERS_ASM(SHAPE, N, T, A, B, S, TAIL);                                                    \
+    }                                                                                                            \
+  };
+#define CLEAVE_WGMMA_REGISTERS(N, A, B, S, TB)                                                                   \
+  CLEAVE_WGMMA_REGISTERS_16BIT(N, A, B, S, TB, bf16)                                                             \
+  CLEAVE_WGMMA_REGISTERS_16BIT(N, A, B, S, TB, f16)                                                              \
+  CLEAVE_WGMMA_REGISTERS_8BIT(N, A, B, S, "m64n" #N "k32.f32.e4m3.e4m3", e4m3, float, "+f", ", 1, 1")            \
+  CLEAVE_WGMMA_REGISTERS_8BIT(N, A, B, S, "m64n" #N "k32.s32.s8.s8", i8, int32_t, "+r", "")
 CLEAVE_WGMMA_REGISTERS(16, "%8, %9, %10, %11", "%12", "%13", "%14")
 CLEAVE_WGMMA_REGISTERS(32, "%16, %17, %18, %19", "%20", "%21", "%22")
 CLEAVE_WGMMA_REGISTERS(48, "%24, %25, %26, %27", "%28", "%29", "%30")
@@ -53,7 +64,9 @@ CLEAVE_WGMMA_REGISTERS(240, "%120, %121, %122, %123", "%124", "%125", "%126")
 CLEAVE_WGMMA_REGISTERS(256, "%128, %129, %130, %131", "%132", "%133", "%134")
 
 #undef CLEAVE_WGMMA_REGISTERS
-#undef CLEAVE_WGMMA_REGISTERS_OF
+#undef CLEAVE_WGMMA_REGISTERS_8BIT
+#undef CLEAVE_WGMMA_REGISTERS_16BIT
+#undef CLEAVE_WGMMA_REGISTERS_ASM
 
 // clang-format on
 

@@ -1,4 +1,4 @@
-"""`cleave.mixed_gemm`: products of 16-bit activations with packed weights."""
+"""`cleave.mixed_gemm`: products of activations of 16 or 8 bits with packed weights."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ def mixed_gemm(
     a: Any,
     weights: PackedWeights,
     *,
+    scale_a: Any = None,
     offs: Any = None,
     bias: Any = None,
     c: Any = None,
@@ -30,7 +31,7 @@ def mixed_gemm(
     workspace: Any = None,
     **bounds: Any,
 ) -> Any:
-    """D = activation(alpha * a @ W^T + beta * c + bias), where W is a packed weight of 4 bits (W4A16).
+    """D = activation(alpha * a @ W^T + beta * c + bias), where W is a packed weight of 4 bits (W4A16, W4A8).
 
         packed = cleave.pack_weights(linear.weight)
         y = cleave.mixed_gemm(x, packed, bias=linear.bias)
@@ -42,16 +43,26 @@ def mixed_gemm(
     scales the sums of groups instead of elements, and rows of a with an infinity become NaNs. In bfloat16, scales are
     to be below 2^21; those of "mxfp4" below 2^26, and beside float16 below 2^16.
 
+    Beside an a of 8 bits (W4A8) elements are codes less zero points, which are exact, and sums over a group of columns
+    are scaled, as float32; Hopper's kernel alone serves it.
+
+        packed = cleave.pack_weights(linear.weight, scale_dtype="float16")
+        q, scale = cleave.quantize(x, "float8_e4m3fn")
+        y = cleave.mixed_gemm(q, packed, scale_a=scale, bias=linear.bias)
+
     Args:
-        a: [M, K], float16 or bfloat16, of the dtype of scales of "int4"; [E, M, K] for weights of E experts.
+        a: [M, K], float16 or bfloat16, of the dtype of scales of "int4"; [E, M, K] for weights of E experts. Or
+            float8_e4m3fn, for "int4" and "mxfp4", or int8, for "int4": scales of "int4" are float16 then.
         weights: [N, K] or [E, N, K], as `pack_weights` makes it, on a's device. Where it has columns in another order
             (`perm`), a's are copied into that one first, on the current stream.
+        scale_a: float32, of an a of 8 bits: one for each row, [M] or [M, 1] as `quantize` makes them, or one for all.
         offs, and as `bounds` indptr, starts, sizes, counts, alignment, zero_rest, check_offsets: where each expert's
             rows of a are, as in `grouped_gemm`.
         kernel: "sm90" (Hopper's) or "streamed", which serves the product or refuses it; "auto" takes the faster one.
         static_b: True promises that nothing that may still be under way writes the weight, as nobody writes a model's
             at inference: kernels may then load it before the launch ahead is done.
-        Others: as in `gemm`, but neither "swiglu" nor epilogue functions of acc.gate and acc.up.
+        Others: as in `gemm`, but neither "swiglu" nor epilogue functions of acc.gate and acc.up. D of an a of 8 bits
+            is bfloat16 where out_dtype does not say.
 
     Returns:
         D, or `out`.
@@ -73,6 +84,7 @@ def mixed_gemm(
     return _core.mixed_gemm(
         a,
         **arguments_of(weights),
+        scale_a=scale_a,
         offs=offs,
         bias=bias,
         c=c,

@@ -52,7 +52,8 @@ class GemmCase:
     is the product whose operands both have K as their unit stride. precision: of float32, as in
     `cleave.gemm`. scaling: one of SCALINGS; 8-bit
     operands stand for scale * value, where one scale serves a matrix ("tensor"), a row of A or
-    column of B ("row"), or a block; "block_128x128" has blocks of 1x128 in A. out_dtype: by default
+    column of B ("row"), or a block; "block_128x128" has blocks of 1x128 in A; beside weights it is of A. out_dtype: by
+    default
     that of the operands; bfloat16 for 8-bit ones, int32 for integers without scales. 8-bit D has a
     static scale, or with out_scale (None or "block_1x128") those that the product finds, in the order of
     scale_major ("k" or "mn"), with use_ue8m0 powers of two. use_fast_accum: 8-bit floats are summed in the
@@ -203,7 +204,8 @@ class GemmCase:
     def default_result_dtype(self) -> str:
         if not self.quantized:
             return self.dtype
-        return "int32" if self.dtype == "int8" and self.scaling == "none" else "bfloat16"
+        exact = self.dtype == "int8" and self.scaling == "none" and self.weights == "none"
+        return "int32" if exact else "bfloat16"
 
     @property
     def _bytes_of_b(self) -> int:
@@ -218,7 +220,9 @@ class GemmCase:
         if not self.scale_blocks:
             return found
         extents = ((self.m, self.k), (self.columns, self.k))
-        blocks = zip(extents, self.scale_blocks, strict=True)
+        blocks = list(zip(extents, self.scale_blocks, strict=True))
+        if self.weights != "none":
+            blocks = blocks[:1]  # B's are of its own kind
         return found + self.batch * sum(math.prod(block_counts(matrix, block)) for matrix, block in blocks)
 
 

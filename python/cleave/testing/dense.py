@@ -19,7 +19,7 @@ def plan_for(case: GemmCase, operands: Operands) -> Any:
     results = {"bias": operands.bias, "out": operands.out, "scale_out": operands.scale_out}
     if operands.weights is not None:
         bias, out = operands.bias, operands.out
-        chosen = options(case, "deterministic", "kernel", "static_b")
+        chosen = options(case, "deterministic", "kernel", "static_b") | {"scale_a": operands.scales.get("scale_a")}
         return cleave.plan_mixed_gemm(operands.a, operands.weights, bias=bias, out=out, **chosen)
     shared = "out_scale", "use_ue8m0", "deterministic", "kernel", "static_b"
     if not case.quantized and not operands.scales:

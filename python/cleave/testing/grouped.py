@@ -19,6 +19,7 @@ def plan_for(case: GroupedCase, operands: GroupedOperands) -> Any:
 
     if operands.weights is not None:
         arrays = {"offs": operands.offs, "bias": operands.bias, "out": operands.out}
+        arrays["scale_a"] = operands.scales.get("scale_a")
         alignment, chosen = case.alignment, options(case, "deterministic", "kernel")
         return cleave.plan_mixed_gemm(operands.a, operands.weights, **arrays, alignment=alignment, **chosen)
     return cleave.plan_grouped_gemm(

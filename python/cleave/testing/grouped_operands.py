@@ -34,7 +34,7 @@ def make_operands(arrays: Arrays, case: GroupedCase, seed: int = 0) -> GroupedOp
         if case.form == "wgrad":
             raise ValueError("form is wgrad, whose operands are both of tokens, but weights are packed; leave one out")
         weights = make_weight(arrays, dense, case.groups, 4 * seed + 1)
-        a, scale_a = factor(arrays, (dense.m, dense.k), case.dtype, k_major[0], None, 4 * seed)
+        a, scale_a = factor(arrays, (dense.m, dense.k), case.dtype, k_major[0], blocks[0], 4 * seed)
         b = weights.packed
         lead = ()
     elif case.form == "wgrad":
@@ -47,9 +47,10 @@ def make_operands(arrays: Arrays, case: GroupedCase, seed: int = 0) -> GroupedOp
         lead = ()
     scales = beside_codes(weights) if weights else {}
     if dense.scale_blocks:
-        scales = {"scale_a": scale_a, "scale_b": scale_b.swapaxes(-1, -2)}
-    if case.scaling == "row":
-        scales = {"scale_a": scale_a[..., 0], "scale_b": scale_b[..., 0]}
+        by_row = case.scaling == "row"
+        scales["scale_a"] = scale_a[..., 0] if by_row else scale_a
+        if not weights:
+            scales["scale_b"] = scale_b[..., 0] if by_row else scale_b.swapaxes(-1, -2)
     out = arrays.full((*lead, dense.m, dense.n), 0, case.result_dtype)
     arrays.poison(out)
     biased = case.bias != "none"
@@ -72,7 +73,8 @@ def of_group(case: GroupedCase, operands: GroupedOperands, group: int) -> tuple[
     if operands.weights is not None:
         own = next(itertools.islice(experts_of(operands.weights), group, None))
         bias = None if operands.bias is None else operands.bias[group]
-        return case.group(end - begin), Operands(a[begin:end], own.packed, bias, out[begin:end], weights=own)
+        scales = {"scale_a": scales["scale_a"][begin:end, None]} if case.scaling == "row" else {}
+        return case.group(end - begin), Operands(a[begin:end], own.packed, bias, out[begin:end], scales, weights=own)
     if case.form == "wgrad":
         a, b, out = a[:, begin:end], b[begin:end], out[group]
         if case.scaling == "row":

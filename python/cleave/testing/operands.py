@@ -48,7 +48,9 @@ def make_operands(arrays: Arrays, case: GemmCase, seed: int = 0) -> Operands:
         b, scale_b = factor(arrays, shape, case.dtype, case.layout[1] == "n", block_b, 4 * seed + 1)
         b, scales = b.swapaxes(-1, -2), static_scale(arrays, case)
     if case.scale_blocks:
-        scales |= {"scale_a": scale_a, "scale_b": scale_b.swapaxes(-1, -2)}
+        scales["scale_a"] = scale_a
+    if case.scale_blocks and not weights:
+        scales["scale_b"] = scale_b.swapaxes(-1, -2)
     bias_shape = {"none": None, "row": (case.columns,), "column": (case.m, 1)}[case.bias]
     out = arrays.full((*lead, case.m, case.n), 0, case.result_dtype)
     arrays.poison(out)
@@ -84,14 +86,15 @@ def found_scales(arrays: Arrays, case: GemmCase, lead: tuple[int, ...]) -> Any:
 
 def real_factors(arrays: Arrays, case: GemmCase, operands: Operands) -> tuple[Any, Any]:
     """What A [..., M, K] and B's transpose [..., N, K] stand for, in float64."""
+    block_a, block_b = case.scale_blocks or (None, None)
+
+    def real(values: Any, scale: Any, block: Block | None) -> Any:
+        return dequantize(arrays, values, scale, block) if block else arrays.float64(values)
+
+    a, scale_b = real(operands.a, operands.scales.get("scale_a"), block_a), operands.scales.get("scale_b")
     if operands.weights is not None:
-        return arrays.float64(operands.a), values_of(arrays, operands.weights)
-    a, b = operands.a, operands.b.swapaxes(-1, -2)
-    if not case.scale_blocks:
-        return arrays.float64(a), arrays.float64(b)
-    scale_a, scale_b = operands.scales["scale_a"], operands.scales["scale_b"].swapaxes(-1, -2)
-    block_a, block_b = case.scale_blocks
-    return dequantize(arrays, a, scale_a, block_a), dequantize(arrays, b, scale_b, block_b)
+        return a, values_of(arrays, operands.weights)
+    return a, real(operands.b.swapaxes(-1, -2), None if scale_b is None else scale_b.swapaxes(-1, -2), block_b)
 
 
 def factor(

@@ -16,11 +16,14 @@ def make_weight(arrays: Arrays, case: GemmCase, experts: int, seed: int) -> Any:
     operands are served with."""
     import cleave
 
-    if case.out_scale or case.scaling != "none" or case.quantized:
-        raise ValueError("weights are packed: dtype has 16 bits then, and neither scaling nor out_scale is served")
+    if case.out_scale or case.scaling not in (("none", "tensor", "row") if case.quantized else ("none",)):
+        raise ValueError(
+            'weights are packed: an A of 8 bits may have scaling "tensor" or "row" then, others none, and out_scale is '
+            "not served"
+        )
     lead = (experts,) if experts else ()
     values = arrays.normal((*lead, case.columns, case.k), "float32", seed)
-    scales = {"scale_dtype": case.dtype} if case.weights == "int4" else {}
+    scales = {"scale_dtype": "float16" if case.quantized else case.dtype} if case.weights == "int4" else {}
     packed = cleave.pack_weights(values, case.group_size, case.weights, **scales)
     made = {name: arrays.contiguous(array) for name, array in _arrays_of(packed, "packed", *_BESIDE).items()}
     if case.zeros:

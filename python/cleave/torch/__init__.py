@@ -23,12 +23,12 @@ The operators, on CUDA tensors (on torch's current stream) and on CPU tensors:
     scaled_gemm(a, b, scale_a, scale_b, bias=None, out_dtype=None, use_fast_accum=False, *, c,
         alpha, beta, activation, scale_d, azp, azp_adj, split_k_mode, split_k_slices, static_b)
     mixed_gemm(a, packed, scales, zeros, out_features, group_size, bias=None, out_dtype=None, format="int4",
-        global_scale=None, *, c, alpha, beta, activation, split_k_mode, split_k_slices, static_b)
+        global_scale=None, scale_a=None, *, c, alpha, beta, activation, split_k_mode, split_k_slices, static_b)
     mixed_grouped_gemm(a, packed, scales, zeros, out_features, group_size, offs, bias=None, out_dtype=None,
-        format="int4", global_scale=None)
+        format="int4", global_scale=None, scale_a=None)
     mixed_gemm.epilogue, mixed_grouped_gemm.epilogue: the same with epilogue, inputs, numbers=[], number_places=[],
-        backward="" after group_size or offs, then bias=None, format="int4", global_scale=None, c=None, *, alpha, beta,
-        out_dtype, split_k_mode, split_k_slices, static_b -> D and other outputs
+        backward="" after group_size or offs, then bias=None, format="int4", global_scale=None, scale_a=None, c=None, *,
+        alpha, beta, out_dtype, split_k_mode, split_k_slices, static_b -> D and other outputs
     gemm.epilogue(a, b, epilogue, inputs, numbers=[], number_places=[], backward="", bias=None, c=None, *,
         alpha, beta, out_dtype, split_k_mode, split_k_slices) -> D and other outputs
     scaled_gemm.epilogue(a, b, scale_a, scale_b, epilogue, inputs, numbers=[], number_places=[], backward="",
@@ -125,6 +125,7 @@ from .grouped_linear import GroupedLinear
 from .linear import W8A8Linear, replace_linears
 from .loading import load_quantized
 from .low_rank import lora
+from .mixed_bytes_linear import W4A8Linear
 from .mixed_experts import W4A16Experts
 from .mixed_linear import W4A16Linear
 from .moe import MoE
@@ -148,6 +149,7 @@ __all__ = [
     "Projection",
     "Quantized",
     "RMSNormQuantize",
+    "W4A8Linear",
     "W4A16Experts",
     "W4A16Linear",
     "W8A8Experts",

@@ -44,6 +44,8 @@ class PackedLayer(nn.Module):
     """The buffers of a `cleave.PackedWeights`, of one weight or of `experts` of them, the version of its layout, and a
     bias."""
 
+    int4_scales: torch.dtype | None = None  # the dtype of scales of "int4", if it is not the layer's own
+
     def __init__(
         self,
         experts: tuple[int, ...],
@@ -75,7 +77,7 @@ class PackedLayer(nn.Module):
             return torch.empty(shape, dtype=dtype, device=device)
 
         self.register_buffer("packed", empty((*experts, *packed_shape(out_features, in_features)), torch.uint8))
-        scale_dtype = dtype if form is INT4 else getattr(torch, form.scale_dtypes[0])
+        scale_dtype = self.int4_scales or dtype if form is INT4 else getattr(torch, form.scale_dtypes[0])
         self.register_buffer("scales", empty(grouped, scale_dtype))
         self.register_buffer("zeros", empty(grouped, torch.uint8) if zeros else None)
         self.register_buffer("perm", empty((in_features,), torch.int32) if act_order else None)
@@ -123,7 +125,7 @@ class PackedLayer(nn.Module):
         )
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> PackedLayer:
-        scales = self.scales if self.scales.dtype in HALVES else None
+        scales = self.scales if self.int4_scales is None and self.scales.dtype in HALVES else None
         return super()._apply(moves_only(fn, self.bias, scales, dtypes=HALVES), recurse)
 
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *arguments: Any) -> None:

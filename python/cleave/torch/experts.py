@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from ._casts import moves_only
+from ._eight_bits import Dtype, parse_dtype
 from ._scales import ACTIVATIONS, check_granularity, scale_shape
 from .dispatch import pays_to_gather
 from .gate import SWIGLU, Gate
-from .linear import Dtype, parse_dtype
 
 _ops = torch.ops.cleave
 

@@ -11,17 +11,16 @@ from torch import Tensor, nn
 
 from .._weights.formats import FORMATS
 from ._casts import moves_only
+from ._eight_bits import Dtype, parse_dtype
 from ._replace import Skip, check_names, replace_layers
 from ._scales import ACTIVATIONS, check_granularity, scale_shape, shaped_scale
 from ._static_weights import StaticWeights
+from .mixed_bytes_linear import W4A8Linear
 from .mixed_linear import W4A16Linear
 
 _quantize = torch.ops.cleave.quantize.default
 _quantize_static = torch.ops.cleave.quantize_static.default
 
-_DTYPES = {"int8": torch.int8, "float8_e4m3fn": torch.float8_e4m3fn}
-
-Dtype = str | torch.dtype
 Activation = str | float | Tensor
 
 
@@ -252,15 +251,17 @@ def replace_linears(
     use_fast_accum: bool = False,
     static_weights: bool = True,
     group_size: int | None = None,
+    activation_dtype: Dtype | None = None,
     skip: Skip = (),
 ) -> list[str]:
-    """Replaces the nn.Linear layers of a model by W8A8Linear, or W4A16Linear, in place; returns their names.
+    """Replaces the nn.Linear layers of a model by W8A8Linear, W4A16Linear or W4A8Linear, in place; returns their names.
 
     Classes derived from nn.Linear are left alone, since whoever derived them reads their weights. A
     layer that has several names stays one layer.
 
     dtype: of weights and activations, "int8" or "float8_e4m3fn"; or "int4", "mxfp4" or "nvfp4", of weights alone, which
-    are rounded to nearest in groups of `group_size` (as of `W4A16Linear.from_linear`), beside activations of 16 bits.
+    are rounded to nearest in groups of `group_size` (as of `W4A16Linear.from_linear`), beside activations of 16 bits,
+    or of `activation_dtype`, "int8" or "float8_e4m3fn" (as of `W4A8Linear.from_linear`).
 
     skip: names of layers to leave alone, with * and ? as in file names ("lm_head", "*.router"), or
     a function of name and layer; one of a layer's names is enough. A name that matches no linear
@@ -278,11 +279,13 @@ def replace_linears(
                 raise ValueError(
                     f'{argument} is given, but dtype is "{dtype}", which leaves activations alone; leave it out'
                 )
-        return replace_layers(model, (nn.Linear,), partial(_four_bits, group_size, str(dtype), static_weights), skip)
-    if group_size is not None:
-        raise ValueError(
-            f'group_size is {group_size}, but dtype is {dtype!r}; it is for "int4", granularity for 8 bits'
-        )
+        make_four = partial(_four_bits, group_size, str(dtype), activation_dtype, static_weights)
+        return replace_layers(model, (nn.Linear,), make_four, skip)
+    for argument, value in (("group_size", group_size), ("activation_dtype", activation_dtype)):
+        if value is not None:
+            raise ValueError(
+                f'{argument} is {value!r}, but dtype is {dtype!r}; it is for "int4", granularity for 8 bits'
+            )
     for argument, settings in (("activation", activation), ("smooth", smooth)):
         if isinstance(settings, Mapping):
             check_names(argument, settings, model)
@@ -301,18 +304,17 @@ def replace_linears(
     return replace_layers(model, (nn.Linear,), make, skip)
 
 
-def _four_bits(group_size: int | None, format: str, static_weights: bool, name: str, layer: nn.Linear) -> W4A16Linear:
+def _four_bits(
+    group_size: int | None,
+    format: str,
+    activation_dtype: Dtype | None,
+    static_weights: bool,
+    name: str,
+    layer: nn.Linear,
+) -> W4A16Linear | W4A8Linear:
     try:
-        return W4A16Linear.from_linear(layer, group_size, format, static_weights=static_weights)
+        if activation_dtype is None:
+            return W4A16Linear.from_linear(layer, group_size, format, static_weights=static_weights)
+        return W4A8Linear.from_linear(layer, group_size, format, activation_dtype, static_weights=static_weights)
     except ValueError as error:
         raise ValueError(f"{name}: {error}; or skip={name!r} leaves it as it is") from error
-
-
-def parse_dtype(dtype: Dtype) -> torch.dtype:
-    for name, known in _DTYPES.items():
-        if dtype in (name, known):
-            return known
-    names = " or ".join(f'"{name}"' for name in _DTYPES)
-    raise ValueError(
-        f'dtype is {dtype!r}; weights are {names}, by name or as torch\'s dtype; those of replace_linears also "int4"'
-    )

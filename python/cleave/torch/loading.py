@@ -20,6 +20,7 @@ from ._checkpoints.tensors import Tensors
 from ._packed_layer import HALVES
 from ._replace import replace_layers
 from .linear import W8A8Linear
+from .mixed_bytes_linear import W4A8Linear
 from .mixed_linear import W4A16Linear
 
 
@@ -49,8 +50,9 @@ def load_quantized(
 
     nn.Linear layers whose weights the checkpoint has in 8 bits become `W8A8Linear`, experts as transformers keeps them
     (parameters gate_up_proj and down_proj of three dimensions) `W8A8Experts`, and those with weights of 4 bits
-    `W4A16Linear` and `W4A16Experts`; they keep the checkpoint's elements and scales, and the experts' gate, SwiGLU or
-    another `Gate`. All other parameters and buffers get the checkpoint's values.
+    `W4A16Linear` and `W4A16Experts`, or beside activations of 8 bits `W4A8Linear`; they keep the checkpoint's elements
+    and scales, and the experts' gate, SwiGLU or another `Gate`. All other parameters and buffers get the checkpoint's
+    values.
 
     Args:
         model: of the checkpoint's architecture, with its names, and not quantised; beside 4 bits of bfloat16 or
@@ -63,8 +65,9 @@ def load_quantized(
     Formats: compressed-tensors "int-quantized", "float-quantized" and "naive-quantized" (weights by tensor, channel,
     group of 128 or block of 128 x 128; activations static, by token or by group of 128), "fp8" (weight_block_size
     [128, 128], or one scale for a weight), ModelOpt's FP8; in 4 bits compressed-tensors "pack-quantized" (by tensor,
-    channel or group, with zero points and act-order) and "nvfp4-pack-quantized", ModelOpt's NVFP4, AWQ ("gemm") and
-    GPTQ (both of its formats, with act-order), and "mxfp4": gpt-oss's experts, with biases, in blocks of 32.
+    channel or group, with zero points and act-order, activations of 8 bits by token) and "nvfp4-pack-quantized",
+    ModelOpt's NVFP4, AWQ ("gemm") and GPTQ (both of its formats, with act-order), and "mxfp4": gpt-oss's experts, with
+    biases, in blocks of 32.
     Activations that a checkpoint of NVFP4 has in 4 bits as well keep their 16; what scales them is among `unused`.
 
     Raises ValueError for another format, such as any other of 4 bits, saying which part of it is not served, for
@@ -174,9 +177,13 @@ class _Loading:
             use_fast_accum=use_fast_accum,
         )
 
-    def _four_bits(self, name: str, layer: nn.Linear, scheme: FourBits) -> W4A16Linear:
-        weights = scheme.packed(self.tensors, name, layer.weight.shape, *_place_and_dtype(layer.weight))
-        return W4A16Linear.from_packed(weights, None if layer.bias is None else self._bias(name, layer.bias))
+    def _four_bits(self, name: str, layer: nn.Linear, scheme: FourBits) -> W4A16Linear | W4A8Linear:
+        place, dtype = _place_and_dtype(layer.weight)
+        bias = None if layer.bias is None else self._bias(name, layer.bias)
+        if scheme.activation_dtype is None:
+            return W4A16Linear.from_packed(scheme.packed(self.tensors, name, layer.weight.shape, place, dtype), bias)
+        weights = scheme.packed(self.tensors, name, layer.weight.shape, place, W4A8Linear.int4_scales)
+        return W4A8Linear.from_packed(weights, bias, scheme.activation_dtype)
 
     def _bias(self, name: str, bias: Tensor) -> Tensor:
         value = _placed(bias, self.tensors.take(f"{name}.bias"))

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from ._casts import moves_only
-from .linear import Activation, Dtype, parse_dtype
+from ._eight_bits import Dtype, parse_dtype
+from .linear import Activation
 
 _normed = torch.ops.cleave.quantize_normed.default
 _normed_sum = torch.ops.cleave.quantize_normed_sum.default

@@ -140,7 +140,7 @@ def mixed_gemm(
 
     Args:
         a, weights, offs, bias, epilogue: as in `cleave.mixed_gemm`, weights of tensors.
-        options: out_dtype; with an epilogue function, or without offs, also c, alpha, beta, split_k_mode,
+        options: out_dtype, scale_a; with an epilogue function, or without offs, also c, alpha, beta, split_k_mode,
             split_k_slices; without offs also activation, static_b: as in torch.ops.cleave.mixed_gemm.
 
     Returns:

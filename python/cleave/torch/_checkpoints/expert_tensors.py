@@ -62,6 +62,8 @@ class ExpertTensors:
         if isinstance(scheme, FourBits):
             if scheme.act_order:
                 raise ValueError(f"{name} has columns in act-order; experts without it are served")
+            if scheme.activation_dtype is not None:
+                raise ValueError(f"{name} has activations of 8 bits beside 4 bits; experts with those of 16 are served")
             scheme.check(self._tensors, self._layers()[0])
         elif scheme.static:
             raise ValueError(f"{name} has activations with given scales; experts with dynamic ones are served")

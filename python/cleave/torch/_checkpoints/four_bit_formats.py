@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+import torch
 from torch import nn
 
 from ..._weights.formats import INT4, MXFP4, NVFP4
@@ -18,8 +19,6 @@ def pack_quantized(name: str, weights: Config, activations: Config | None) -> Fo
     """Weights of 4 bits, eight of them in a word."""
     if (weights["num_bits"], weights["type"]) != (4, "int"):
         raise refusal(f"{name} has packed weights of {weights['num_bits']} bits, {weights['type']}; int of 4 is served")
-    if activations is not None:
-        raise refusal(f"{name} has activations of {activations['num_bits']} bits; beside 4 bits they stay as they are")
     if weights["strategy"] not in ("tensor", "channel", "group"):
         raise refusal(f'{name} has weights by "{weights["strategy"]}"; tensor, channel and group are served')
     if weights["strategy"] == "tensor" and not weights.get("symmetric", True):
@@ -27,7 +26,24 @@ def pack_quantized(name: str, weights: Config, activations: Config | None) -> Fo
     group = weights["group_size"] if weights["strategy"] == "group" else -1
     _check_group(name, group)
     # "weight" sorts columns before they are cut into groups, and back: no group is torn.
-    return FourBits("compressed-tensors", group, act_order=weights.get("actorder") in (True, "group", "dynamic"))
+    act_order = weights.get("actorder") in (True, "group", "dynamic")
+    return FourBits("compressed-tensors", group, act_order, activation_dtype=_activation_dtype(name, activations))
+
+
+def _activation_dtype(name: str, activations: Config | None) -> torch.dtype | None:
+    if activations is None:
+        return None
+    dtypes = {(8, "int"): torch.int8, (8, "float"): torch.float8_e4m3fn}
+    dtype = dtypes.get((activations["num_bits"], activations["type"]))
+    found = activations["strategy"] == "token" and bool(activations.get("dynamic"))
+    if dtype is None or not found or not activations.get("symmetric", True):
+        kind = "dynamic" if activations.get("dynamic") else "static"
+        raise refusal(
+            f"{name} has {kind} activations of {activations['num_bits']} bits, {activations['type']}, by "
+            f'"{activations["strategy"]}"; beside 4 bits symmetric ones of 8 are served whose scales are found for '
+            "each token, or those that stay as they are"
+        )
+    return dtype
 
 
 def nvfp4_pack_quantized(name: str, weights: Config) -> FourBits:

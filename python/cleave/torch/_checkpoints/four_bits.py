@@ -55,7 +55,7 @@ class FourBits(NamedTuple):
     """How a checkpoint has a layer's weight in 4 bits.
 
     storage: one of _STORAGES, by which its tensors are called and codes follow each other; or "blocks", which
-    `BlockExperts` reads.
+    `BlockExperts` reads. activation_dtype: to which activations are quantised, token by token; None: they stay.
     group_size: -1 for whole rows. act_order: columns belong to groups as a g_idx says. zero_less: what is taken off
     zero points before they are stored.
     """
@@ -65,6 +65,7 @@ class FourBits(NamedTuple):
     act_order: bool = False
     zero_less: int = 0
     format: str = "int4"
+    activation_dtype: torch.dtype | None = None
 
     def required(self, layer: str) -> list[str]:
         """The tensors without which there is no weight."""

@@ -98,10 +98,12 @@ def _columns(call: Any) -> Any:
     return call.b.shape[-1] // (joined if call.epilogue is None else len(parse(call.epilogue).sums))
 
 
+def _float_dtype(a: Tensor) -> torch.dtype:
+    return a.dtype if a.itemsize > 1 else torch.bfloat16
+
+
 def default_dtype(a: Tensor, scale: Tensor | None = None) -> torch.dtype:
-    if a.itemsize > 1:
-        return a.dtype
-    return torch.int32 if a.dtype == torch.int8 and scale is None else torch.bfloat16
+    return torch.int32 if a.dtype == torch.int8 and scale is None else _float_dtype(a)
 
 
 def _quantized(x: Tensor, dtype: torch.dtype, granularity: str, scale_major: str = "k") -> tuple[Tensor, Tensor]:
@@ -217,8 +219,8 @@ _NORMED = {
 _RESULTS = {
     "gemm": lambda call: _outputs(call, _product, default_dtype(call.a)),
     "scaled_gemm": lambda call: _outputs(call, _product, default_dtype(call.a, call.scale_a)),
-    "mixed_gemm": lambda call: _outputs(call, _mixed_gemm, call.a.dtype),
-    "mixed_grouped_gemm": lambda call: _outputs(call, _mixed_grouped_gemm, call.a.dtype),
+    "mixed_gemm": lambda call: _outputs(call, _mixed_gemm, _float_dtype(call.a)),
+    "mixed_grouped_gemm": lambda call: _outputs(call, _mixed_grouped_gemm, _float_dtype(call.a)),
     "grouped_gemm": lambda call: _outputs(call, _grouped_gemm, default_dtype(call.a, call.scale_a)),
     "quantize": lambda call: _quantized(call.x, call.dtype, call.granularity, call.scale_major),
     "quantize_asymmetric": _quantize_asymmetric,

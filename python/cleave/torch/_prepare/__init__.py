@@ -16,6 +16,7 @@ from ..float8 import Float8Linear
 from ..fused import W8A8SwiGLU
 from ..grouped_linear import GroupedLinear
 from ..linear import W8A8Linear
+from ..mixed_bytes_linear import W4A8Linear
 from ..mixed_experts import W4A16Experts
 from ..mixed_linear import W4A16Linear
 from ..moe import MoE
@@ -23,7 +24,8 @@ from ..norm import RMSNormQuantize
 from . import experts, float8
 from .examples import Product, in_8_bits, scales_of, tokens
 
-_LAYERS = (W8A8Linear, W8A8Experts, W4A16Linear, W4A16Experts, RMSNormQuantize, Float8Linear, GroupedLinear, MoE)
+_LAYERS = (W8A8Linear, W8A8Experts, W4A16Linear, W4A16Experts, W4A8Linear, RMSNormQuantize, Float8Linear, GroupedLinear,
+           MoE)  # fmt: skip
 
 
 @torch.no_grad()
@@ -48,6 +50,9 @@ def products(model: nn.Module, first: int, last: int, dtype: torch.dtype | None)
             yield from _normed(layer, first, last, dtype)
         elif isinstance(layer, W4A16Linear):
             yield _w4a16(layer, dtype), first, last
+        elif isinstance(layer, W4A8Linear):
+            for plan in _w4a8(layer, dtype):
+                yield plan, first, last
         else:
             yield from _w8a8(layer, first, last, dtype)
 
@@ -77,6 +82,19 @@ def _on_gpu(layer: nn.Module) -> bool:
 def _w4a16(layer: W4A16Linear, dtype: torch.dtype) -> cleave.GemmPlan:
     x = experts.beside_packed(layer, dtype)
     return cleave.plan_mixed_gemm(x, layer.weights(), bias=layer.bias, static_b=layer.static_weights)
+
+
+def _w4a8(layer: W4A8Linear, dtype: torch.dtype) -> tuple[cleave.GemmPlan, ...]:
+    x = tokens(layer.packed, layer.in_features, dtype)
+    q, scale = in_8_bits(x, layer.activation_dtype), scales_of(x, "row")
+    return cleave.plan_quantize(x, q.dtype), cleave.plan_mixed_gemm(
+        q,
+        layer.weights(),
+        scale_a=scale,
+        bias=layer.bias,
+        out_dtype=dtype,
+        static_b=layer.static_weights,
+    )
 
 
 def _w8a8(layer: W8A8Linear, first: int, last: int, dtype: torch.dtype) -> Iterator[Product]:

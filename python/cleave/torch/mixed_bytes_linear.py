@@ -1,0 +1,166 @@
+"""Linear layers that multiply 4-bit weights by activations of 8 bits."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import cleave
+
+from ._eight_bits import Dtype, parse_dtype
+from ._packed_layer import HALVES, PackedLayer, check_bias, options_of
+from ._static_weights import StaticWeights
+
+_mixed_gemm = torch.ops.cleave.mixed_gemm.full
+_quantize = torch.ops.cleave.quantize.default
+
+
+class W4A8Linear(StaticWeights, PackedLayer):
+    """y = x @ weight.T + bias, of a weight in 4 bits and activations of 8: for inference, without gradients.
+
+    The weight is packed once. Activations are quantised in each call, with a scale per token; codes become 8-bit
+    elements in the product's kernel, exactly, and sums of a group are scaled as float32. A call is two kernels, legal
+    in CUDA graphs once they have run on the same device with the same number of tokens, which `prepare` does. Results
+    are repeatable bit by bit.
+
+    x is [..., in_features], float16, bfloat16 or float32; y is [..., out_features], of x's dtype.
+
+    Buffers, so that a state_dict has everything: those of `W4A16Linear`; scales of "int4" are float16 here, whatever
+    the layer is cast to. Casting the module (`.half()`) casts the bias.
+
+    static_weights: as of `W8A8Linear`.
+    """
+
+    int4_scales = torch.float16
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        *,
+        activation_dtype: Dtype = "float8_e4m3fn",
+        group_size: int | None = None,
+        format: str = "int4",
+        zeros: bool = False,
+        act_order: bool = False,
+        static_weights: bool = True,
+        dtype: torch.dtype = torch.bfloat16,
+        device: Any = None,
+    ) -> None:
+        """An empty one, to load a state_dict into: `from_linear` makes one of a layer.
+
+        activation_dtype: "float8_e4m3fn", beside "int4" and "mxfp4", or "int8", beside "int4". dtype: of the bias.
+        Others: as of `W4A16Linear`.
+        """
+        eight = parse_dtype(activation_dtype, "activation_dtype")
+        served = ("int4", "mxfp4") if eight == torch.float8_e4m3fn else ("int4",)
+        if format not in served:
+            names = " or ".join(f'"{name}"' for name in served)
+            raise ValueError(f'format is "{format}"; beside activations of {activation_dtype} it must be {names}')
+        super().__init__(
+            (),
+            in_features,
+            out_features,
+            bias,
+            group_size=group_size,
+            format=format,
+            zeros=zeros,
+            act_order=act_order,
+            dtype=dtype,
+            device=device,
+        )
+        self.activation_dtype = eight
+        self.static_weights = static_weights
+
+    @classmethod
+    def from_linear(
+        cls,
+        linear: nn.Linear,
+        group_size: int | None = None,
+        format: str = "int4",
+        activation_dtype: Dtype = "float8_e4m3fn",
+        *,
+        static_weights: bool = True,
+    ) -> W4A8Linear:
+        """The layer in 4 bits, rounded to nearest as by `cleave.pack_weights`, on its device."""
+        scales = {"scale_dtype": "float16"} if format == "int4" else {}
+        weights = cleave.pack_weights(linear.weight.detach(), group_size, format, **scales)
+        bias = None if linear.bias is None else linear.bias.detach().clone()
+        return cls.from_packed(weights, bias, activation_dtype, static_weights=static_weights)
+
+    @classmethod
+    def from_packed(
+        cls,
+        weights: cleave.PackedWeights,
+        bias: Tensor | None = None,
+        activation_dtype: Dtype = "float8_e4m3fn",
+        *,
+        static_weights: bool = True,
+    ) -> W4A8Linear:
+        """The layer of a packed weight, which it keeps, on its device; scales of bfloat16 become float16.
+
+        bias: [out_features], cast to bfloat16 if it has not 16 bits. ValueError for scales that float16 has not.
+        """
+        if len(weights.shape) != 2:
+            raise ValueError(f"weights is {weights.shape}, of experts; it must be of one layer, (N, K)")
+        rows, columns = weights.shape
+        check_bias("bias", bias, weights)
+        dtype = bias.dtype if bias is not None and bias.dtype in HALVES else torch.bfloat16
+        options = options_of(weights, bias) | {"activation_dtype": activation_dtype, "dtype": dtype}
+        layer = cls(columns, rows, **options, static_weights=static_weights)
+        layer._keep(_with_float16(weights), bias)
+        layer.wait_for_weights()
+        return layer
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.shape[-1] != self.in_features:
+            raise ValueError(f"x is {list(x.shape)}; its last dimension must be in_features, {self.in_features}")
+        buffers = self._buffers  # as attributes, they cost half a microsecond each
+        perm = buffers["perm"]
+        rows = x.reshape(-1, self.in_features)
+        rows = rows.contiguous() if perm is None else rows.index_select(1, perm)
+        q, scale = _quantize(rows, self.activation_dtype)
+        y = _mixed_gemm(
+            q,
+            buffers["packed"],
+            buffers["scales"],
+            buffers["zeros"],
+            self.out_features,
+            self.group_size,
+            buffers["bias"],
+            x.dtype,
+            self.format,
+            None,
+            scale,
+            static_b=self.static_weights,
+        )
+        return y.view(*x.shape[:-1], self.out_features)
+
+    def prepare(self, example: Tensor | int, dtype: torch.dtype = torch.bfloat16) -> None:
+        """Compiles what a call needs, so that it may be captured: by making that call.
+
+        example: an input, or a number of tokens, of `dtype`.
+        """
+        if isinstance(example, int):
+            example = self.packed.new_zeros((example, self.in_features), dtype=dtype)
+        with torch.no_grad():
+            self(example)
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, activation_dtype={self.activation_dtype}, static_weights={self.static_weights}"
+
+
+def _with_float16(weights: cleave.PackedWeights) -> cleave.PackedWeights:
+    if weights.scales.dtype != torch.bfloat16:
+        return weights
+    scales = weights.scales.half()
+    if not torch.equal(scales.to(torch.bfloat16), weights.scales):
+        raise ValueError(
+            "weights has scales that float16 has not, of less than 2^-17 or more than 65504; scale the weight, or pack "
+            'it with scale_dtype="float16"'
+        )
+    return dataclasses.replace(weights, scales=scales)

@@ -1,0 +1,215 @@
+"""Products of packed weights and activations of 8 bits on the GPU: exactly, in every mode and tile, and against
+float64.
+
+For exact results x holds small integers and scales are powers of two: sums of a group, and of groups, are exact then.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+torch = pytest.importorskip("torch")
+from served import skip_unless_served  # noqa: E402
+
+import cleave  # noqa: E402
+from cleave import _core  # noqa: E402
+
+E4M3 = torch.float8_e4m3fn
+BYTES = (E4M3, torch.int8)
+MODES = ("none", "serial", "parallel", "cluster", "stream_k")
+TILES = ("64x16", "64x64", "64x128", "64x256", "128x16", "128x32", "128x48", "128x128", "128x240", "192x64", "256x64")
+SIZES = ((1, 64, 256), (3, 200, 512), (17, 129, 1280), (64, 513, 768), (130, 384, 2304))
+
+
+@pytest.fixture(autouse=True)
+def hopper() -> None:
+    skip_unless_served("sm90")
+
+
+@dataclass
+class Product:
+    m: int
+    n: int
+    k: int
+    group: int = 128
+    dtype: torch.dtype = E4M3
+    has_zeros: bool = False
+    exact: bool = True
+    weights: str = "int4"
+
+    def __post_init__(self) -> None:
+        shape = (self.k // self.group, self.n)
+        codes = torch.randint(0, 16, (self.n, self.k), dtype=torch.uint8, device="cuda")
+        zeros = torch.randint(0, 16, shape, dtype=torch.uint8, device="cuda") if self.has_zeros else None
+        if self.weights == "mxfp4":
+            scales = torch.randint(124, 128, shape, dtype=torch.uint8, device="cuda")
+        elif self.exact:
+            scales = 2.0 ** torch.randint(-3, 1, shape, device="cuda").half()
+        else:
+            scales = (torch.randn(shape, device="cuda") * 0.05).half()
+        self.packed = cleave.pack_weights(codes, self.group, self.weights, scales=scales, zeros=zeros)
+        if self.exact:
+            self.x = torch.randint(-3, 4, (self.m, self.k), device="cuda").to(self.dtype)
+            self.scale = 2.0 ** torch.randint(-2, 3, (self.m,), device="cuda").float()
+        else:
+            self.x, self.scale = cleave.quantize(torch.randn(self.m, self.k, device="cuda"), self.dtype)
+            self.scale = self.scale.reshape(-1)
+        self.out = torch.full((self.m, self.n), float("nan"), device="cuda")
+
+    def run(self, **options) -> None:
+        cleave.mixed_gemm(self.x, self.packed, scale_a=self.scale, out=self.out, **options)
+
+    def run_as(self, kernel: str) -> None:
+        zeros = " zeros" if self.has_zeros else ""
+        name = _core.dtype_name(self.dtype, "dtype")
+        sizes = f"{self.m}x{self.n}x{self.k}x1"
+        plan = _core.plan_text(f"{sizes} tn {name} float32 scaled weights {self.weights} {self.group}{zeros}", "cuda")
+        arrays = {"a": self.x, "b": self.packed.packed, "d": self.out, "scale_a": self.scale,
+                  "weight_scale": self.packed.scales, "weight_zero": self.packed.zeros}  # fmt: skip
+        addresses = {name: array.data_ptr() for name, array in arrays.items() if array is not None}
+        _core.run_at(_core.plan_as(plan, kernel), addresses, torch.cuda.current_stream().cuda_stream)
+
+    def check(self) -> None:
+        x, weight = self.x.double() * self.scale.double()[:, None], cleave.dequantize_weights(self.packed).double()
+        sums = x @ weight.t()
+        if self.exact:
+            assert torch.equal(self.out.double(), sums), str(self)
+        else:
+            # A group's sum of 8-bit floats has about 13 bits.
+            bound = (x.abs() @ weight.abs().t()) * (2.0**-12 if self.dtype == E4M3 else 2.0**-20) + 1e-6
+            assert bool(((self.out.double() - sums).abs() <= bound).all()), str(self)
+
+
+@pytest.mark.parametrize("has_zeros", [False, True])
+@pytest.mark.parametrize("dtype", BYTES)
+@pytest.mark.parametrize("group", [32, 64, 128, 256, "row"])
+def test_groups(group: int | str, dtype: torch.dtype, has_zeros: bool) -> None:
+    for m, n, k in SIZES:
+        for exact in (True, False):
+            product = Product(m, n, k, k if group == "row" else group, dtype, has_zeros, exact)
+            product.run()
+            product.check()
+
+
+def test_mxfp4() -> None:
+    for m, n, k in SIZES:
+        for exact in (True, False):
+            product = Product(m, n, k, 32, exact=exact, weights="mxfp4")
+            product.run()
+            product.check()
+
+
+@pytest.mark.parametrize("dtype", BYTES)
+@pytest.mark.parametrize("k", [16, 80, 144, 208, 1008])
+def test_columns_that_fill_no_block(k: int, dtype: torch.dtype) -> None:
+    for m, n in ((1, 64), (33, 300)):
+        for has_zeros in (False, True):
+            product = Product(m, n, k, k, dtype, has_zeros)
+            product.run()
+            product.check()
+
+
+@pytest.mark.parametrize("dtype", BYTES)
+@pytest.mark.parametrize("mode", MODES)
+def test_splits(mode: str, dtype: torch.dtype) -> None:
+    for m in (1, 16, 40, 200):
+        for n, k in ((512, 4096), (1000, 3072)):
+            product = Product(m, n, k, 64, dtype)
+            product.run(split_k_mode=mode, split_k_slices=None if mode in ("none", "stream_k") else 4)
+            product.check()
+
+
+@pytest.mark.parametrize("split", ["", " parallel 3", " cluster 2"])
+@pytest.mark.parametrize("shared", ["", " multicast 2x1"])
+@pytest.mark.parametrize("tile", TILES)
+def test_tiles(tile: str, shared: str, split: str) -> None:
+    if shared and (" cluster" in split or tile == "64x16"):
+        pytest.skip("not served")
+    for m, n, k in ((24, 520, 1152), (260, 1096, 640)):
+        for dtype, group, has_zeros in ((E4M3, 128, False), (torch.int8, 32, True)):
+            product = Product(m, n, k, group, dtype, has_zeros)
+            try:
+                product.run_as(f"sm90 {tile} transposed{shared}{split}")
+            except ValueError as error:
+                assert "cannot serve" in str(error)
+                continue
+            product.check()
+
+
+@pytest.mark.parametrize("dtype", BYTES)
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("sizes", [[1, 0, 5, 130, 17], [64, 64, 64, 64], [0, 0, 3, 0]])
+def test_groups_of_rows(sizes: list[int], mode: str, dtype: torch.dtype) -> None:
+    experts, n, k = len(sizes), 200, 768
+    codes = torch.randint(0, 16, (experts, n, k), dtype=torch.uint8, device="cuda")
+    scales = 2.0 ** torch.randint(-3, 1, (experts, k // 64, n), device="cuda").half()
+    packed = cleave.pack_weights(codes, 64, scales=scales)
+    offs = torch.tensor(sizes, device="cuda").cumsum(0, dtype=torch.int32)
+    x = torch.randint(-3, 4, (sum(sizes) + 9, k), device="cuda").to(dtype)
+    scale = 2.0 ** torch.randint(-2, 3, (len(x), 1), device="cuda").float()
+    d = cleave.mixed_gemm(x, packed, scale_a=scale, offs=offs, out_dtype="float32", split_k_mode=mode)
+    weight = cleave.dequantize_weights(packed).double()
+    for expert, (size, end) in enumerate(zip(sizes, offs.tolist(), strict=True)):
+        rows = slice(end - size, end)
+        assert torch.equal(d[rows].double(), (x[rows].double() * scale[rows].double()) @ weight[expert].t())
+    assert not d[sum(sizes) :].any()
+
+
+def test_epilogue() -> None:
+    for dtype in BYTES:
+        product = Product(70, 264, 1024, dtype=dtype)
+        bias, c = torch.randn(264, device="cuda"), torch.randn(70, 264, device="cuda")
+        d = cleave.mixed_gemm(product.x, product.packed, scale_a=product.scale, bias=bias, c=c, alpha=0.5, beta=2.0,
+                              activation="relu", out_dtype="float32")  # fmt: skip
+        sums = (product.x.double() * product.scale.double()[:, None]) @ cleave.dequantize_weights(
+            product.packed
+        ).double().t()
+        expected = (0.5 * sums + 2.0 * c.double() + bias.double()).relu()
+        torch.testing.assert_close(d.double(), expected, rtol=1e-6, atol=1e-4)
+
+
+def test_runs_repeat_bit_by_bit() -> None:
+    for mode in MODES:
+        product = Product(24, 1000, 4096, exact=False)
+        product.run(split_k_mode=mode)
+        first = product.out.clone()
+        for _ in range(20):
+            product.out.fill_(float("nan"))
+            product.run(split_k_mode=mode)
+            assert torch.equal(product.out, first)
+
+
+@pytest.mark.parametrize("dtype", BYTES)
+def test_rows_do_not_depend_on_the_batch(dtype: torch.dtype) -> None:
+    product = Product(300, 1000, 4096, dtype=dtype, exact=False)
+    product.run(deterministic="batch_invariant")
+    for m in (1, 2, 7, 16, 17, 63, 64, 65, 128, 200):
+        part = cleave.mixed_gemm(
+            product.x[:m], product.packed, scale_a=product.scale[:m], out_dtype="float32",
+            deterministic="batch_invariant",
+        )  # fmt: skip
+        assert torch.equal(part, product.out[:m]), m
+
+
+@pytest.mark.parametrize("activation_dtype", ["float8_e4m3fn", "int8"])
+def test_layers_in_graphs(activation_dtype: str) -> None:
+    from cleave.torch import W4A8Linear
+
+    linear = torch.nn.Linear(1024, 512, device="cuda", dtype=torch.bfloat16)
+    layer = W4A8Linear.from_linear(linear, 64, activation_dtype=activation_dtype)
+    cleave.prepare(layer, (1, 16))
+    x = torch.randn(16, 1024, device="cuda", dtype=torch.bfloat16)
+    layer.prepare(16)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = layer(x)
+    for _ in range(3):
+        x.normal_()
+        graph.replay()
+        weight = cleave.dequantize_weights(layer.weights()).double()
+        expected = x.double() @ weight.t() + layer.bias.double()
+        assert (y.double() - expected).norm() < (
+            0.05 if activation_dtype == "float8_e4m3fn" else 0.02
+        ) * expected.norm()
