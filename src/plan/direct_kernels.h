@@ -32,6 +32,12 @@ inline bool groups_adjoin(const MatrixLayout& layout, int64_t width) {
   return layout.stride_batch == width;
 }
 
+/// The same of all that a convolution, or its data gradient, reads and makes.
+bool groups_adjoin(const GemmProblem& problem);
+
+/// Whether a kernel that does not split K may be taken.
+bool wants_direct(const GemmProblem& problem);
+
 /// Channels of a pixel that can be loaded at once: a power of two. `stride`: to the next pixel.
 inline uint32_t aligned_channels(const MatrixLayout& layout, int64_t stride) {
   return common_alignment(layout.alignment | uint64_t(stride) * size_of(layout.dtype)) / size_of(layout.dtype);
