@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cleave/config/smem_plan.h"
 #include "cleave/epilogue.h"
 
 namespace cleave {
@@ -28,6 +29,21 @@ bool adjoins(const EpilogueProblem& epilogue, int64_t width) {
 }
 
 }  // namespace
+
+bool are_countable(const ConvLayout& conv, uint32_t most_taps, int32_t most_dilation) {
+  constexpr int64_t kMostPadded = 1ll << 28;
+  const auto is_countable = [&](const ConvAxis& axis) {
+    return axis.stride <= kMostDirectStride && axis.filter <= int32_t(most_taps) &&
+           (axis.filter == 1 || axis.dilation <= most_dilation) &&
+           int64_t(axis.size) + axis.pad_begin + axis.pad_end <= kMostPadded;
+  };
+  return is_countable(conv.axes[1]) && is_countable(conv.axes[2]);
+}
+
+uint32_t ctas_of_sm(const GemmConfig& c) {
+  constexpr uint32_t kSharedOfSm = 227 * 1024, kSharedOfCta = 1024;  // all CTAs', and what each needs beside its own
+  return std::min(resident_ctas(c), kSharedOfSm / (smem_plan(c).bytes + kSharedOfCta));
+}
 
 bool groups_adjoin(const GemmProblem& p) {
   if (p.batch == 1) return true;

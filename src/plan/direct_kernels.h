@@ -27,6 +27,17 @@ inline bool has_narrow_groups(const GemmProblem& p) {
   return is_wide_float(p.a.dtype);
 }
 
+/// Whether numbers of 32 bits reach along a line and down, with as many taps, as far from each other.
+bool are_countable(const ConvLayout& conv, uint32_t most_taps, int32_t most_dilation);
+
+/// Parts of `total` that are as even as they can be, `most` of them: none is empty.
+inline uint32_t even_parts(uint32_t total, uint32_t most) {
+  return ceil_div(total, ceil_div(total, most));
+}
+
+/// CTAs that an SM has room for.
+uint32_t ctas_of_sm(const GemmConfig& c);
+
 /// Groups' channels, and filters, follow each other: `width` of each.
 inline bool groups_adjoin(const MatrixLayout& layout, int64_t width) {
   return layout.stride_batch == width;

@@ -19,10 +19,8 @@ constexpr int64_t kMostSumTaps = 9;    // wgrad: of a filter, all of which a war
 constexpr uint32_t kMostEights = 200;  // of K, over all classes: the kernel spells them out
 constexpr uint32_t kMostTaps = 64;     // along an axis
 constexpr int32_t kMostDilation = 32;
-constexpr int64_t kMostPadded = 1ll << 28;
 constexpr uint32_t kWarps = kDirectThreads / 32;
 constexpr uint32_t kPixelsOfStep = 64;  // that stages grow by: few kernels serve all images' sizes
-constexpr uint32_t kSharedOfSm = 227 * 1024, kSharedOfCta = 1024;  // all CTAs', and what each needs beside its own
 
 // Outputs and data gradients: an H200 took 0.8 to 1.3 of what follows, for 32 layers by 8 tiles each.
 constexpr double kLaunchUs = 4;
@@ -47,13 +45,6 @@ int64_t made_group(const ConvLayout& conv) {
 /// Along an axis.
 uint32_t cells_of(Conv kind, const ConvAxis& axis) {
   return ceil_div(pixels_made(kind, axis), shift_cell(kind, direct_axis(kind, axis)));
-}
-
-/// Whether numbers of 32 bits reach along the axis.
-bool is_countable(const ConvAxis& axis) {
-  return axis.stride <= kMostDirectStride && axis.filter <= int32_t(kMostTaps) &&
-         (axis.filter == 1 || axis.dilation <= kMostDilation) &&
-         int64_t(axis.size) + axis.pad_begin + axis.pad_end <= kMostPadded;
 }
 
 /// Whether the groups of all that a weight gradient reads and makes follow each other.
@@ -87,7 +78,7 @@ bool is_served(const GemmProblem& p, const DeviceInfo& device) {
   // Data gradients to 8 channels of one group are another method's (direct_spread_choice.h).
   if (made < (p.batch == 1 ? 16 : 8) || made > kMostGroup || !std::has_single_bit(uint64_t(made))) return false;
   if (gathered % 8 != 0 || gathered > kMostGroup) return false;
-  if (conv.axes[0] != ConvAxis{} || !is_countable(conv.axes[1]) || !is_countable(conv.axes[2])) return false;
+  if (conv.axes[0] != ConvAxis{} || !are_countable(conv, kMostTaps, kMostDilation)) return false;
   if (taps(conv) * gathered / 8 > kMostEights) return false;
   if (size_of(p.a.dtype) != 2 || p.b.dtype != p.a.dtype || !is_wide_float(p.d.dtype)) return false;
   if (is_gated(p) || reduces(p) || p.has_scale_d || p.has_amax || finds_scales(p)) return false;
@@ -124,11 +115,6 @@ bool is_tile(const Spec& spec, const ConvLayout& conv) {
   if (conv.kind == Conv::wgrad) return n >= 16 && (spec.tile_m == 128 || spec.tile_m == 256);
   const uint32_t of_row = kWarps / (n / 8 / blocks) * 16, rows = spec.tile_m / of_row;  // of a warp, in blocks
   return spec.tile_m % of_row == 0 && (rows == 1 || rows == 2 || rows == 4) && rows * blocks % 2 == 0;
-}
-
-/// Parts of `total` that are as even as they can be, `most` of them: none is empty.
-uint32_t even_parts(uint32_t total, uint32_t most) {
-  return ceil_div(total, ceil_div(total, most));
 }
 
 /// Clocks of an SM that a tile takes: its products, and what it loads.
@@ -187,11 +173,6 @@ Cut cut_of(const GemmConfig& c, const ConvLayout& conv) {
 
 uint32_t blocks_of(const GemmProblem& p, const GemmConfig& c) {
   return ceil_div(uint32_t(p.batch * made_group(p.conv)), c.tile.n);
-}
-
-/// CTAs that an SM has room for.
-uint32_t ctas_of_sm(const GemmConfig& c) {
-  return std::min(resident_ctas(c), kSharedOfSm / (smem_plan(c).bytes + kSharedOfCta));
 }
 
 /// Those of all groups that D has.

@@ -57,8 +57,8 @@ struct TileConfig {
 };
 
 /// sm90: consumer warpgroups, each owning tile.m / consumers rows (cooperative) or a tile of its own
-/// (ping-pong). portable: m x n warps share the tile. streamed, and weight gradients by windows or shifts: m warps have rows of
-/// their own, k times, which cut K among them.
+/// (ping-pong). portable: m x n warps share the tile. streamed, and weight gradients by windows or shifts: m warps
+/// have rows of their own, k times, which cut K among them.
 struct WarpConfig {
   uint32_t consumers = 2;
   bool pingpong = false;

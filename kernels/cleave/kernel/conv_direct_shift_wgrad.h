@@ -123,7 +123,7 @@ class DirectShiftWgrad {
     }
   }
 
-  /// Into shared memory, filter by filter. Of two groups' filters, each meets its own group's channels.
+  /// Into shared memory, filter by filter. Where filters are two groups', each meets its own group's channels.
   CLEAVE_DEVICE void add_warps(const WarpSums& sums) const {
     CLEAVE_NO_UNROLL
     for (uint32_t turn = 0; turn < C.warps.k; ++turn) {

@@ -31,8 +31,8 @@ class SliceSums {
   }
 
  private:
-  // A thread has every kDirectThreads-th vector of them. Up to 16 loads are on their way together: some vectors, of some
-  // parts each.
+  // A thread has every kDirectThreads-th vector of them. Up to 16 loads are on their way together: of some vectors
+  // some parts.
   static constexpr uint32_t kVector = Made % 4 == 0 ? 4 : 1, kVectors = Made / kVector;
   static constexpr uint32_t kAtOnce = min_of(4u, ceil_div(kVectors, kDirectThreads)), kParts = 16 / kAtOnce;
 
