@@ -45,7 +45,7 @@ class Collector {
  private:
   void visit(const GemmProblem& p, SplitKMode split = SplitKMode::none, bool all_sharings = false,
              bool in_turn = false) {
-    for (Spec spec : tiles(KernelFamily::automatic, is_product(p))) {
+    for (Spec spec : tiles(p)) {
       spec.split = split;
       spec.in_turn = in_turn;
       spec.slices = split == SplitKMode::none && !in_turn ? 1 : 8;
@@ -401,6 +401,14 @@ class Collector {
     add(grouped(weights(DType::bf16, DType::bf16, 128, true), Grouping::m), SplitKMode::stream_k);
   }
 
+  /// What each method that serves it runs.
+  void add_direct(const GemmProblem& p) {
+    for (const Spec& spec : direct_specs(p, device_)) {
+      const auto choice = make_choice(p, device_, spec);
+      if (choice && std::ranges::find(configs_, choice->config) == configs_.end()) configs_.push_back(choice->config);
+    }
+  }
+
   void narrow_groups() {
     enum class Epilogue { none, activation, function };
     using enum Epilogue;
@@ -417,10 +425,7 @@ class Collector {
         p.activation = Activation::gelu_erf;
       }
       p.has_c = epilogue == activation;
-      const auto spec = direct_spec(p, device_);
-      if (!spec) return;
-      const auto choice = make_choice(p, device_, *spec);
-      if (choice && std::ranges::find(configs_, choice->config) == configs_.end()) configs_.push_back(choice->config);
+      add_direct(p);
     };
     for (const Conv kind : {Conv::fprop, Conv::dgrad}) {
       for (const int32_t taps : {3, 5, 7}) {
@@ -432,6 +437,10 @@ class Collector {
       add(kind, DType::bf16, DType::f32, 3, 2, 4, activation);
       for (const int32_t stride : {1, 2}) add(kind, DType::bf16, DType::bf16, 3, stride, 1, function);
       add(kind, DType::f16, DType::f32, 5, 1, 2, function);
+      add(kind, DType::bf16, DType::f32, 3, 2, 8, activation);
+      add(kind, DType::f16, DType::f16, 3, 1, 16, function);
+      add(kind, DType::bf16, DType::bf16, 3, 2, 16);
+      add(kind, DType::f16, DType::f16, 5, 1, 32);
     }
     for (const int32_t taps : {3, 5, 7})
       for (const int32_t stride : {1, 2}) add(Conv::wgrad, DType::bf16, DType::bf16, taps, stride, 1);
@@ -451,9 +460,7 @@ class Collector {
         p.bias = Bias::row;
         p.activation = Activation::silu;
       }
-      const auto spec = direct_spec(p, device_);
-      const auto choice = spec ? make_choice(p, device_, *spec) : std::nullopt;
-      if (choice && std::ranges::find(configs_, choice->config) == configs_.end()) configs_.push_back(choice->config);
+      add_direct(p);
     };
     for (const Conv kind : {Conv::fprop, Conv::wgrad}) {
       add(kind, DType::f16, DType::f16, 3, 64, 7, 2);
@@ -480,9 +487,7 @@ class Collector {
         p.activation = Activation::silu;
       }
       for (const GemmProblem& of : {p, with_function(p)}) {
-        const auto spec = direct_spec(of, device_);
-        const auto choice = spec ? make_choice(of, device_, *spec) : std::nullopt;
-        if (choice && std::ranges::find(configs_, choice->config) == configs_.end()) configs_.push_back(choice->config);
+        add_direct(of);
         if (finishes) break;
       }
     };

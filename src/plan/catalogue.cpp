@@ -84,6 +84,9 @@ constexpr Spec kSm90ProductTiles[] = {
     {.tile_m = 128, .tile_n = 192, .pingpong = true},
 };
 
+// Where M are 64 filters, and N channels of taps: a third less to fetch than in tiles of 64 x 128.
+constexpr Spec kSm90GradientTiles[] = {{.tile_m = 64, .tile_n = 192}};
+
 constexpr Spec kPortableTiles[] = {
     {.family = KernelFamily::portable, .tile_m = 64, .tile_n = 64},
     {.family = KernelFamily::portable, .tile_m = 128, .tile_n = 128},
@@ -133,6 +136,14 @@ void add_sharings(std::vector<Spec>& specs, Spec tile) {
 
 bool is_product(const GemmProblem& p) {
   return p.conv.kind == Conv::none && p.groups.dimension == Grouping::none;
+}
+
+std::vector<Spec> tiles(const GemmProblem& problem) {
+  std::vector<Spec> specs = tiles(problem.kernel, is_product(problem));
+  const bool sm90 = problem.kernel == KernelFamily::automatic || problem.kernel == KernelFamily::sm90;
+  if (problem.conv.kind == Conv::wgrad && sm90)
+    specs.insert(specs.end(), std::begin(kSm90GradientTiles), std::end(kSm90GradientTiles));
+  return specs;
 }
 
 std::vector<Spec> tiles(KernelFamily family, bool products) {
@@ -391,12 +402,12 @@ Considered consider_own(const GemmProblem& problem, const DeviceInfo& device, Ke
   if (kernels == Kernels::covering && is_automatic(problem)) consider_covering(out, problem, device);
   for (const bool all : {false, true}) {
     if (out.count() > 0) break;
-    for (const Spec& tile : tiles(problem.kernel, is_product(problem))) {
+    for (const Spec& tile : tiles(problem)) {
       for (const Spec& spec : variants(tile, problem)) {
         if (all || !oversized(spec, problem)) add_splits(out, problem, device, spec);
       }
     }
-    if (const auto direct = direct_spec(problem, device)) add(out, problem, device, *direct);
+    for (const Spec& direct : direct_specs(problem, device)) add(out, problem, device, direct);
   }
   return out;
 }

@@ -40,6 +40,9 @@ bool is_product(const GemmProblem& problem);
 /// those that only products of matrices have.
 std::vector<Spec> tiles(KernelFamily family, bool products);
 
+/// Those that are considered for `problem`.
+std::vector<Spec> tiles(const GemmProblem& problem);
+
 /// `tile` as it is, and in the ways that convolutions with few channels, or filters, and products with few rows have
 /// beside.
 std::vector<Spec> variants(const Spec& tile, const GemmProblem& problem);

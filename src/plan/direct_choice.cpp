@@ -6,6 +6,7 @@
 #include "cleave/conv.h"
 #include "cleave/epilogue.h"
 #include "plan/direct_kernels.h"
+#include "plan/direct_shift_choice.h"
 #include "plan/direct_spread_choice.h"
 #include "plan/direct_wgrad_choice.h"
 #include "plan/direct_windows_choice.h"
@@ -26,40 +27,9 @@ constexpr double kLaunchUs = 3;
 constexpr double kMemoryShare = 0.75;
 constexpr double kFmaShare = 0.5;  // conversions, addresses, the filters from shared memory
 
-/// What a function takes and makes: that groups' channels follow each other, `width` of each.
-bool adjoins(const EpilogueLayout& layout, int64_t width) {
-  switch (layout.shape) {
-    case InputShape::row:
-      return layout.stride_batch == width * layout.stride;
-    case InputShape::matrix:
-      return layout.order == Order::row && layout.stride_batch == width;
-    default:
-      return layout.stride_batch == 0;
-  }
-}
-bool adjoins(const EpilogueProblem& epilogue, int64_t width) {
-  if (epilogue.function == nullptr) return true;
-  const auto all = [&](const EpilogueLayout* layouts, size_t count) {
-    return std::all_of(layouts, layouts + count, [&](const EpilogueLayout& x) { return adjoins(x, width); });
-  };
-  return all(epilogue.inputs, epilogue.function->inputs().size()) &&
-         all(epilogue.outputs, epilogue.function->outputs().size() - 1);
-}
-
 bool is_narrow(const GemmProblem& p) {
-  const ConvLayout& conv = p.conv;
-  const bool forward = conv.kind == Conv::fprop;
-  if (!forward && conv.kind != Conv::dgrad) return false;
-  if (!has_narrow_groups(p) || p.m == 0) return false;
-  const int64_t group = conv.channels, filter = forward ? p.b.stride_col : p.b.stride_row;
-  if (!groups_adjoin(p.a, group) || !groups_adjoin(p.d, group) || !groups_adjoin(p.b, group * filter)) return false;
-  if (p.has_c && !groups_adjoin(p.c, group)) return false;
-  if (p.bias != Bias::none && p.bias_stride_batch != group) return false;
-  if (!adjoins(p.epilogue, group) || reduces(p)) return false;
-  const bool wanted = p.kernel == KernelFamily::automatic || p.kernel == KernelFamily::direct;
-  const bool split =
-      p.split_k_slices > 1 || (p.split_k_mode != SplitKMode::automatic && p.split_k_mode != SplitKMode::none);
-  return wanted && !split;
+  if (p.conv.kind != Conv::fprop && p.conv.kind != Conv::dgrad) return false;
+  return has_narrow_groups(p) && p.m > 0 && groups_adjoin(p) && !reduces(p) && wants_direct(p);
 }
 
 /// Channels that threads load and store at once: a power of two.
@@ -83,12 +53,7 @@ uint32_t strip_of(Conv kind, const ConvAxis& axis, uint32_t vector, DType type) 
   return best;
 }
 
-}  // namespace
-
-std::optional<Spec> direct_spec(const GemmProblem& p, const DeviceInfo& device) {
-  if (const auto windows = direct_windows_spec(p, device)) return windows;
-  if (const auto spread = direct_spread_spec(p, device)) return spread;
-  if (p.conv.kind == Conv::wgrad) return direct_wgrad_spec(p, device);
+std::optional<Spec> pixels_spec(const GemmProblem& p) {
   if (!is_narrow(p)) return std::nullopt;
   const uint32_t vector = vector_of(p), channels = uint32_t(p.batch * p.conv.channels);
   const uint32_t strip = strip_of(p.conv.kind, p.conv.axes[2], vector, p.a.dtype);
@@ -98,11 +63,8 @@ std::optional<Spec> direct_spec(const GemmProblem& p, const DeviceInfo& device) 
   return Spec{.family = KernelFamily::direct, .tile_m = strip, .tile_n = round_up(ceil_div(channels, blocks), vector)};
 }
 
-std::optional<Choice> make_direct_choice(const GemmProblem& problem, const DeviceInfo& device, const Spec& spec) {
-  if (direct_windows_spec(problem, device)) return make_direct_windows_choice(problem, device, spec);
-  if (direct_spread_spec(problem, device)) return make_direct_spread_choice(problem, device, spec);
-  if (problem.conv.kind == Conv::wgrad) return make_direct_wgrad_choice(problem, device, spec);
-  const auto own = direct_spec(problem, device);
+std::optional<Choice> make_pixels_choice(const GemmProblem& problem, const DeviceInfo& device, const Spec& spec) {
+  const auto own = pixels_spec(problem);
   if (!own || *own != spec) return std::nullopt;  // another cut is another problem's
   const ConvLayout& conv = problem.conv;
   Choice choice{.spec = spec, .problem = problem};
@@ -129,10 +91,30 @@ std::optional<Choice> make_direct_choice(const GemmProblem& problem, const Devic
   return choice;
 }
 
+}  // namespace
+
+std::vector<Spec> direct_specs(const GemmProblem& problem, const DeviceInfo& device) {
+  std::vector<Spec> specs;
+  for (const auto& spec :
+       {direct_windows_spec(problem, device), direct_spread_spec(problem, device), direct_shift_spec(problem, device),
+        direct_wgrad_spec(problem, device), pixels_spec(problem)})
+    if (spec) specs.push_back(*spec);
+  return specs;
+}
+
+std::optional<Choice> make_direct_choice(const GemmProblem& problem, const DeviceInfo& device, const Spec& spec) {
+  for (const auto make : {make_direct_windows_choice, make_direct_spread_choice, make_direct_shift_choice,
+                          make_direct_wgrad_choice, make_pixels_choice}) {
+    if (auto choice = make(problem, device, spec)) return choice;
+  }
+  return std::nullopt;
+}
+
 DirectShape direct_shape(const Choice& choice) {
   const GemmConfig& c = choice.config;
   if (c.direct.method == DirectMethod::windows) return direct_windows_shape(choice);
   if (c.direct.method == DirectMethod::spread) return direct_spread_shape(choice);
+  if (c.direct.method == DirectMethod::shift) return direct_shift_shape(choice);
   if (c.conv.kind == Conv::wgrad) return direct_wgrad_shape(choice);
   const ConvLayout& conv = choice.problem.conv;
   DirectShape shape = direct_images(conv);
@@ -155,6 +137,7 @@ double predict_direct_us(const Choice& choice, const DeviceInfo& device) {
   const GemmConfig& c = choice.config;
   if (c.direct.method == DirectMethod::windows) return predict_direct_windows_us(choice, device);
   if (c.direct.method == DirectMethod::spread) return predict_direct_spread_us(choice, device);
+  if (c.direct.method == DirectMethod::shift) return predict_direct_shift_us(choice, device);
   if (c.conv.kind == Conv::wgrad) return predict_direct_wgrad_us(choice, device);
   const double share = double(choice.problem.m) * double(choice.problem.n);
   const double taps = double(c.direct.height.taps) * c.direct.width.taps * c.direct.group;

@@ -1,16 +1,19 @@
-// Convolutions of narrow groups by multiply-adds (kernel/conv_direct.h): which are served, and how they are cut.
+// Convolutions of narrow groups and of few channels (kernel/conv_direct.h and those that it names): which are served,
+// and how they are cut.
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "plan/choice.h"
 
 namespace cleave {
 
-/// The spec that suits the problem; nothing if the kernel cannot serve it.
-std::optional<Spec> direct_spec(const GemmProblem& problem, const DeviceInfo& device);
+/// For each method that serves the problem, the spec that suits it.
+std::vector<Spec> direct_specs(const GemmProblem& problem, const DeviceInfo& device);
 
-/// As make_choice, for a spec of this family: tile_m pixels of a thread, tile_n channels of a CTA.
+/// As make_choice, for a spec of this family, which is one method's alone: tile_m pixels of a thread (of a tile, of a
+/// step), tile_n channels of a CTA.
 std::optional<Choice> make_direct_choice(const GemmProblem& problem, const DeviceInfo& device, const Spec& spec);
 
 /// What the launch has to know of the images.

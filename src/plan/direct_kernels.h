@@ -27,10 +27,27 @@ inline bool has_narrow_groups(const GemmProblem& p) {
   return is_wide_float(p.a.dtype);
 }
 
+/// Whether numbers of 32 bits reach along a line and down, with as many taps, as far from each other.
+bool are_countable(const ConvLayout& conv, uint32_t most_taps, int32_t most_dilation);
+
+/// Parts of `total` that are as even as they can be, `most` of them: none is empty.
+inline uint32_t even_parts(uint32_t total, uint32_t most) {
+  return ceil_div(total, ceil_div(total, most));
+}
+
+/// CTAs that an SM has room for.
+uint32_t ctas_of_sm(const GemmConfig& c);
+
 /// Groups' channels, and filters, follow each other: `width` of each.
 inline bool groups_adjoin(const MatrixLayout& layout, int64_t width) {
   return layout.stride_batch == width;
 }
+
+/// The same of all that a convolution, or its data gradient, reads and makes.
+bool groups_adjoin(const GemmProblem& problem);
+
+/// Whether a kernel that does not split K may be taken.
+bool wants_direct(const GemmProblem& problem);
 
 /// Channels of a pixel that can be loaded at once: a power of two. `stride`: to the next pixel.
 inline uint32_t aligned_channels(const MatrixLayout& layout, int64_t stride) {

@@ -21,9 +21,7 @@ constexpr uint32_t kMostStrips = 8;    // of a step, along a line
 constexpr uint32_t kMostRows = 256;    // parts of an image's lines
 constexpr uint32_t kMostTaps = 1024;   // along an axis; with the dilation, what lines take is counted in 32 bits
 constexpr int32_t kMostDilation = 1024;
-constexpr int64_t kMostPadded = 1ll << 28;
 constexpr uint32_t kWarps = kDirectThreads / 32;
-constexpr uint32_t kSharedOfSm = 227 * 1024, kSharedOfCta = 1024;  // all CTAs', and what each needs beside its own
 
 // By which CTAs are cut: guesses, with which the layers were measured.
 constexpr double kTileUs = 2;    // of a CTA: filters, the first loads
@@ -50,18 +48,11 @@ uint32_t cells_of(const ConvAxis& axis) {
   return ceil_div(uint32_t(axis.size), uint32_t(axis.stride));
 }
 
-/// Whether numbers of 32 bits reach along the axis.
-bool is_countable(const ConvAxis& axis) {
-  return axis.stride <= kMostDirectStride && axis.filter <= int32_t(kMostTaps) &&
-         (axis.filter == 1 || axis.dilation <= kMostDilation) &&
-         int64_t(axis.size) + axis.pad_begin + axis.pad_end <= kMostPadded;
-}
-
 bool is_served(const GemmProblem& p, const DeviceInfo& device) {
   const ConvLayout& conv = p.conv;
   if (conv.kind != Conv::dgrad || p.batch != 1 || conv.channels > kMostChannels) return false;
   if (p.m == 0 || p.n == 0 || p.k == 0 || p.m > INT32_MAX) return false;
-  if (conv.axes[0] != ConvAxis{} || !is_countable(conv.axes[1]) || !is_countable(conv.axes[2])) return false;
+  if (conv.axes[0] != ConvAxis{} || !are_countable(conv, kMostTaps, kMostDilation)) return false;
   if (size_of(p.a.dtype) != 2 || p.b.dtype != p.a.dtype || !is_wide_float(p.d.dtype)) return false;
   if (conv.filters % 8 != 0 || conv.filters > UINT16_MAX || aligned_channels(p.a, p.a.stride_row) < 8) return false;
   if (is_gated(p) || reduces(p) || p.has_scale_d || p.has_amax || finds_scales(p)) return false;
@@ -69,11 +60,6 @@ bool is_served(const GemmProblem& p, const DeviceInfo& device) {
     return false;
   const bool wanted = p.kernel == KernelFamily::automatic || p.kernel == KernelFamily::direct;
   return wanted && device.compute_capability >= 80;
-}
-
-/// Parts of `total` that are as even as they can be, `most` of them: none is empty.
-uint32_t even_parts(uint32_t total, uint32_t most) {
-  return ceil_div(total, ceil_div(total, most));
 }
 
 /// But for how a line is cut.
@@ -91,11 +77,6 @@ GemmConfig spread_config(const GemmProblem& p, const Spec& spec) {
   c.store.run_bytes = std::min(common_alignment(channels), aligned_channels(p.d, p.d.stride_row)) * size_of(p.d.dtype);
   c.epilogue.function = function_config(p, false);
   return c;
-}
-
-/// CTAs that an SM has room for.
-uint32_t ctas_of_sm(const GemmConfig& c) {
-  return std::min(resident_ctas(c), kSharedOfSm / (smem_plan(c).bytes + kSharedOfCta));
 }
 
 /// How CTAs share the images: strips along a line, and parts of its lines.

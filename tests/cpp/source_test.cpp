@@ -42,6 +42,7 @@ constexpr GemmConfig unusual = {
     .direct = {.vector = 4,
                .group = 2,
                .strips = 8,
+               .pixels = 64,
                .height = {.taps = 3, .stride = 2, .dilation = 5, .phase = 1},
                .width = {.taps = 4, .stride = 3, .dilation = 2, .phase = 2}},
     .scales = {.rows_a = 128, .rows_b = 128, .promote = true},

@@ -15,6 +15,7 @@ from conv_reference import Axis, Convolution  # noqa: E402
 from served import skip_unless_served  # noqa: E402
 
 import cleave  # noqa: E402
+from cleave import _core  # noqa: E402
 
 KINDS = ("fprop", "dgrad", "wgrad")
 KERNELS = ("sm90", "portable")
@@ -131,6 +132,25 @@ class Case:
         for _ in range(2):  # the second run meets the counters that the first one leaves
             self.out.fill_(float("nan"))
             self.run()
+        self.compare()
+
+    def check_kernel(self, name: str) -> None:
+        """ValueError unless that kernel serves it."""
+        x, w, y = (self.tensors[name] for name in ("input", "weight", "output"))
+        inputs = {"fprop": (x, w), "dgrad": (y, w), "wgrad": (y, x)}[self.kind]
+        size = None if self.kind == "fprop" else tuple(self.out.shape)
+        planner = getattr(cleave, f"plan_conv{len(self.convolution.axes)}d")
+        values = {name: self.extra[name] for name in ("c", "bias") if name in self.extra}
+        options = {name: value for name, value in self.extra.items() if name not in ("beta", *values)}
+        planned = planner(
+            self.kind, *inputs, size=size, out=self.out, **values, **self.convolution.geometry, **options
+        )
+        plan = _core.plan_as(planned, name)
+        self.out.fill_(float("nan"))
+        plan.run(*inputs, out=self.out, alpha=0.5, beta=self.extra.get("beta", 0.0), **values)
+        self.compare()
+
+    def compare(self) -> None:
         want = self.want()
         error = (self.out.double() - want).abs().max().item()
         largest = max(want.abs().max().item(), 1.0)
@@ -278,6 +298,83 @@ def test_data_gradients_to_few_channels(name: str) -> None:
         for epilogue in ({}, {"has_c": True, "has_bias": True, "activation": "relu"}, {"out_dtype": "float32"}):
             case = Case("dgrad", GRADIENTS_OF_FEW_CHANNELS[name], dtype, options={"kernel": "direct"}, **epilogue)
             case.check()
+
+
+GROUPS_OF_CHANNELS = {
+    "8 channels": Convolution(3, 64, 64, (Axis(29, 3, 1, 1, 1), Axis(31, 3, 1, 1, 1)), groups=8),
+    "8 channels, stride 2": Convolution(3, 96, 96, (Axis(29, 3, 2, 1, 1), Axis(56, 3, 2, 1, 1)), groups=12),
+    "16 channels": Convolution(5, 128, 128, (Axis(14, 3, 1, 1, 1), Axis(14, 3, 1, 1, 1)), groups=8),
+    "16 channels, stride 3": Convolution(2, 80, 80, (Axis(29, 5, 3, 2, 1), Axis(17, 2, 3, 0, 1)), groups=5),
+    "32 channels, small images": Convolution(9, 128, 128, (Axis(7, 3, 1, 1, 1), Axis(7, 3, 1, 1, 1)), groups=4),
+    "32 channels, stride 2": Convolution(4, 96, 96, (Axis(14, 3, 2, 1, 1), Axis(14, 3, 2, 1, 1)), groups=3),
+    "32 channels, dilated": Convolution(2, 64, 64, (Axis(19, 3, 2, 2, 2, 2), Axis(23, 3, 3, 3, 3, 2)), groups=2),
+    "64 channels": Convolution(2, 128, 128, (Axis(9, 3, 1, 1, 1), Axis(11, 3, 1, 1, 1)), groups=2),
+    "16 to 8": Convolution(2, 96, 48, (Axis(20, 3, 1, 1, 1), Axis(21, 4, 2, 1, 1)), groups=6),
+    "8 to 32": Convolution(2, 24, 96, (Axis(20, 3, 2, 1, 1), Axis(21, 3, 1, 1, 1)), groups=3),
+    "one tap": Convolution(2, 48, 48, (Axis(20), Axis(21)), groups=3),
+    "stride above filter": Convolution(2, 32, 32, (Axis(17, 2, 4), Axis(11, 1, 3, 1, 1)), groups=2),
+    "no tap lands": Convolution(2, 32, 32, (Axis(1, 1, 2, 1, 0), Axis(9, 1, 3, 1, 1)), groups=2),
+    "padding above filter": Convolution(2, 32, 32, (Axis(5, 2, 2, 3, 4), Axis(7, 3, 1, 4, 4)), groups=2),
+    "along a line": Convolution(4, 64, 64, (Axis(1000, 9, 4, 4, 4),), groups=4),
+    "one group": Convolution(2, 32, 32, (Axis(65, 3, 1, 1, 1), Axis(70, 3, 1, 1, 1))),
+    "one group, 64 to 16": Convolution(2, 64, 16, (Axis(40, 3, 1, 1, 1), Axis(41, 3, 2, 1, 1))),
+}
+GRADIENTS_OF_GROUPS = [name for name, of in GROUPS_OF_CHANNELS.items() if math.prod(of.shapes["weight"][2:]) <= 9]
+TILES_OF_SHIFT = [f"direct {m}x{n}" for n in (8, 16, 32, 64, 128, 256) for m in (16, 32, 64, 128, 256, 512)]
+
+
+def served_by_shift(kind: str, of: Convolution) -> bool:
+    """Made channels of a group are a power of two; data gradients to few channels have another method."""
+    made = (of.filters if kind == "fprop" else of.channels) // of.groups
+    return made.bit_count() == 1 and (of.groups > 1 or made >= 16)
+
+
+@pytest.mark.parametrize("name", GROUPS_OF_CHANNELS)
+@pytest.mark.parametrize("kind", ["fprop", "dgrad"])
+def test_groups_of_channels(name: str, kind: str) -> None:
+    """By the tile that is chosen, and by every other one that there is."""
+    of = GROUPS_OF_CHANNELS[name]
+    if not served_by_shift(kind, of):
+        pytest.skip("another method's")
+    for dtype in ("float16", "bfloat16"):
+        for epilogue in ({"out_dtype": "float32"}, {"has_c": True, "has_bias": True, "activation": "relu"}):
+            Case(kind, of, dtype, options={"kernel": "direct"}, **epilogue).check()
+    case = Case(kind, of, options={"kernel": "direct"})
+    case.check()
+    served = 0
+    for kernel in TILES_OF_SHIFT:
+        try:
+            case.check_kernel(kernel)
+            served += 1
+        except ValueError:
+            continue
+    assert served > 1
+
+
+@pytest.mark.parametrize("name", GRADIENTS_OF_GROUPS)
+def test_gradients_of_groups_filters(name: str) -> None:
+    """The same, with slices of several numbers of tiles."""
+    for dtype in ("float16", "bfloat16"):
+        for more in ({}, {"has_c": True}, {"out_dtype": "float32"}):
+            Case("wgrad", GROUPS_OF_CHANNELS[name], dtype, options={"kernel": "direct"}, **more).check()
+    case = Case("wgrad", GROUPS_OF_CHANNELS[name], options={"kernel": "direct"})
+    served = 0
+    for tile in ("128x16", "256x32", "128x32", "128x64", "256x64"):
+        for split in ("", " parallel 2", " parallel 5"):
+            try:
+                case.check_kernel(f"direct {tile}{split}")
+                served += 1
+            except ValueError:
+                continue
+    assert served > 1
+
+
+def test_infinite_pixels_that_no_output_of_groups_meets() -> None:
+    x, dy = channels_last(2, 32, 12, 12, dtype="float16"), channels_last(2, 32, 5, 5, dtype="float16")
+    settings = {"stride": 2, "groups": 2, "kernel": "direct"}
+    expected = cleave.conv2d_wgrad(x, (32, 16, 3, 3), dy, **settings)
+    x[..., 11], x[..., 11, :] = float("inf"), float("nan")
+    assert torch.equal(cleave.conv2d_wgrad(x, (32, 16, 3, 3), dy, **settings), expected)
 
 
 @pytest.mark.parametrize("infinite", ["output", "weight"])

@@ -59,8 +59,8 @@ struct TileConfig {
 };
 
 /// sm90: consumer warpgroups, each owning tile.m / consumers rows (cooperative) or a tile of its own
-/// (ping-pong). portable: m x n warps share the tile. streamed, and weight gradients by windows: m warps have rows of
-/// their own, k times, which cut K among them.
+/// (ping-pong). portable: m x n warps share the tile. streamed, and weight gradients by windows or shifts: m warps
+/// have rows of their own, k times, which cut K among them.
 struct WarpConfig {
   uint32_t consumers = 2;
   bool pingpong = false;
@@ -109,15 +109,16 @@ struct ConvConfig {
 
 /// pixels: multiply-adds, pixel by pixel. On tensor cores, windows: rows of the product are windows of the images'
 /// lines (config/window.h); spread: they are gathered pixels, whose products with all taps meet afterwards
-/// (config/spread.h).
-enum class DirectMethod : uint8_t { pixels, windows, spread };
+/// (config/spread.h); shift: rows are pixels in shared memory, which taps shift (config/shift.h).
+enum class DirectMethod : uint8_t { pixels, windows, spread, shift };
 
 /// direct: a CTA makes tile.n channels; of a line, `strips` of tile.m pixels beside each other.
 struct DirectConfig {
   DirectMethod method = DirectMethod::pixels;
   uint32_t vector = 1;  // channels of a thread; windows: of a pixel
-  uint32_t group = 1;   // channels, and filters, of a group
+  uint32_t group = 1;   // channels, and filters, of a group; shift: those that are made, and tile.k are gathered
   uint32_t strips = 1;
+  uint32_t pixels = 0;  // shift: that shared memory has room for, in a stage
   DirectAxis height, width;
 
   CLEAVE_HD friend constexpr bool operator==(const DirectConfig&, const DirectConfig&) = default;
@@ -242,8 +243,9 @@ CLEAVE_HD constexpr uint32_t direct_sums(const GemmConfig& c) {
   return c.direct.width.taps * c.direct.group * c.direct.vector;
 }
 CLEAVE_HD constexpr uint32_t direct_made(const GemmConfig& c) {
-  if (c.direct.method == DirectMethod::windows)
-    return c.tile.n * c.direct.height.taps * c.direct.width.taps * c.direct.vector;
+  const uint32_t taps = c.direct.height.taps * c.direct.width.taps;
+  if (c.direct.method == DirectMethod::windows) return c.tile.n * taps * c.direct.vector;
+  if (c.direct.method == DirectMethod::shift) return c.tile.n * taps * c.tile.k;
   return c.tile.n / c.direct.vector * c.direct.height.taps * direct_sums(c);
 }
 
@@ -290,8 +292,10 @@ CLEAVE_HD constexpr uint32_t stage_columns(const GemmConfig& c) {
 /// CTAs that an SM has registers for, at least.
 CLEAVE_HD constexpr uint32_t resident_ctas(const GemmConfig& c) {
   if (c.direct.method == DirectMethod::spread) return 2;
+  if (c.conv.kind == Conv::wgrad && c.direct.method == DirectMethod::shift) return 2;
   if (c.direct.method == DirectMethod::pixels || c.conv.kind == Conv::wgrad) return 1;
-  return accumulators_per_thread(c) <= 32 ? 3 : 2;
+  const bool has_classes = c.conv.kind == Conv::dgrad && c.direct.height.stride * c.direct.width.stride > 1;
+  return accumulators_per_thread(c) <= 32 && !has_classes ? 3 : 2;
 }
 
 /// Whether a warpgroup multiplies two times 64 rows.

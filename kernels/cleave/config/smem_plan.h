@@ -3,6 +3,7 @@
 #pragma once
 
 #include "cleave/config/scale_lines.h"
+#include "cleave/config/shift.h"
 #include "cleave/config/spread.h"
 #include "cleave/config/weight_lines.h"
 #include "cleave/config/window.h"
@@ -61,6 +62,7 @@ CLEAVE_HD constexpr SmemPlan smem_plan(const GemmConfig& c) {
     const uint32_t floats = c.conv.kind == Conv::wgrad ? direct_places(c) * direct_made(c) : filters;
     plan.bytes = c.direct.method == DirectMethod::windows  ? window_bytes(c)
                  : c.direct.method == DirectMethod::spread ? spread_bytes(c)
+                 : c.direct.method == DirectMethod::shift  ? shift_bytes(c)
                                                            : floats * uint32_t(sizeof(float));
     return plan;
   }

@@ -75,7 +75,9 @@ struct DirectShape {
   // strips `columns`, an image's lines `rows`.
   uint32_t lines = 0;
   uint32_t tiles = 0;      // windows, whose CTAs go from tile to tile: the numbers that `locate` takes
-  uint32_t cells[2] = {};  // spread: of a CTA (config/spread.h), down and along a line
+  uint32_t cells[2] = {};  // spread, shift: of a tile (config/spread.h, shift.h), down and along a line
+  uint32_t images = 0;     // shift: of all tiles, and
+  uint32_t together = 1;   // of one, whose lines are whole images' if there are several
 };
 
 /// The number of a pixel in a tensor of images of `size`. `column` may lie outside of its line.

@@ -1,6 +1,7 @@
 // Convolutions of narrow groups, depthwise ones above all, and their data gradients, by multiply-adds (sm_80 and
-// later): a tensor core's tile would be nearly empty. (Weight gradients: conv_direct_wgrad.h; few channels of one
-// group: conv_direct_windows.h, data gradients of those: conv_direct_spread.h.)
+// later): a tensor core's tile would be nearly empty. (Weight gradients: conv_direct_wgrad.h; groups of 8 channels and
+// more: conv_direct_shift.h; few channels of one group: conv_direct_windows.h, data gradients of those:
+// conv_direct_spread.h.)
 //
 // Roles      a thread makes `tile.m` neighbours of a line, `direct.vector` channels of each; neighbouring threads
 //            have neighbouring channels, then strips along the line, then lines
@@ -13,6 +14,8 @@
 #include "cleave/config/smem_plan.h"
 #include "cleave/conv/direct_conv.h"
 #include "cleave/epilogue/store_pixel.h"
+#include "cleave/kernel/conv_direct_shift.h"
+#include "cleave/kernel/conv_direct_shift_wgrad.h"
 #include "cleave/kernel/conv_direct_spread.h"
 #include "cleave/kernel/conv_direct_wgrad.h"
 #include "cleave/kernel/conv_direct_windows.h"
@@ -147,6 +150,10 @@ CLEAVE_DEVICE void conv_direct(const Params<C>& p) {
   ptx::grid_dependency_wait();
   if constexpr (C.direct.method == DirectMethod::spread) {
     DirectSpread<C>(p, shared).run();
+  } else if constexpr (C.direct.method == DirectMethod::shift && C.conv.kind == Conv::wgrad) {
+    DirectShiftWgrad<C>(p, reinterpret_cast<float*>(shared)).run();
+  } else if constexpr (C.direct.method == DirectMethod::shift) {
+    DirectShift<C>(p, ptx::shared_address(shared)).run();
   } else if constexpr (C.direct.method == DirectMethod::windows && C.conv.kind == Conv::wgrad) {
     DirectWindowsWgrad<C>(p, reinterpret_cast<float*>(shared)).run();
   } else if constexpr (C.direct.method == DirectMethod::windows) {

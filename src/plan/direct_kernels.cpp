@@ -1,0 +1,68 @@
+#include "plan/direct_kernels.h"
+
+#include <algorithm>
+
+#include "cleave/config/smem_plan.h"
+#include "cleave/epilogue.h"
+
+namespace cleave {
+namespace {
+
+/// What a function takes and makes: that groups' channels follow each other, `width` of each.
+bool adjoins(const EpilogueLayout& layout, int64_t width) {
+  switch (layout.shape) {
+    case InputShape::row:
+      return layout.stride_batch == width * layout.stride;
+    case InputShape::matrix:
+      return layout.order == Order::row && layout.stride_batch == width;
+    default:
+      return layout.stride_batch == 0;
+  }
+}
+bool adjoins(const EpilogueProblem& epilogue, int64_t width) {
+  if (epilogue.function == nullptr) return true;
+  const auto all = [&](const EpilogueLayout* layouts, size_t count) {
+    return std::all_of(layouts, layouts + count, [&](const EpilogueLayout& x) { return adjoins(x, width); });
+  };
+  return all(epilogue.inputs, epilogue.function->inputs().size()) &&
+         all(epilogue.outputs, epilogue.function->outputs().size() - 1);
+}
+
+}  // namespace
+
+bool are_countable(const ConvLayout& conv, uint32_t most_taps, int32_t most_dilation) {
+  constexpr int64_t kMostPadded = 1ll << 28;
+  const auto is_countable = [&](const ConvAxis& axis) {
+    return axis.stride <= kMostDirectStride && axis.filter <= int32_t(most_taps) &&
+           (axis.filter == 1 || axis.dilation <= most_dilation) &&
+           int64_t(axis.size) + axis.pad_begin + axis.pad_end <= kMostPadded;
+  };
+  return is_countable(conv.axes[1]) && is_countable(conv.axes[2]);
+}
+
+uint32_t ctas_of_sm(const GemmConfig& c) {
+  constexpr uint32_t kSharedOfSm = 227 * 1024, kSharedOfCta = 1024;  // all CTAs', and what each needs beside its own
+  return std::min(resident_ctas(c), kSharedOfSm / (smem_plan(c).bytes + kSharedOfCta));
+}
+
+bool groups_adjoin(const GemmProblem& p) {
+  if (p.batch == 1) return true;
+  const ConvLayout& conv = p.conv;
+  const bool forward = conv.kind == Conv::fprop;
+  const int64_t gathered = forward ? conv.channels : conv.filters, made = forward ? conv.filters : conv.channels;
+  const int64_t filter = forward ? p.b.stride_col : p.b.stride_row;
+  if (!groups_adjoin(p.a, gathered) || !groups_adjoin(p.d, made) || !groups_adjoin(p.b, conv.filters * filter))
+    return false;
+  if (p.has_c && !groups_adjoin(p.c, made)) return false;
+  if (p.bias != Bias::none && p.bias_stride_batch != made) return false;
+  return adjoins(p.epilogue, made);
+}
+
+bool wants_direct(const GemmProblem& p) {
+  const bool wanted = p.kernel == KernelFamily::automatic || p.kernel == KernelFamily::direct;
+  const bool split =
+      p.split_k_slices > 1 || (p.split_k_mode != SplitKMode::automatic && p.split_k_mode != SplitKMode::none);
+  return wanted && !split;
+}
+
+}  // namespace cleave

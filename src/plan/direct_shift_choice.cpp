@@ -1,0 +1,288 @@
+#include "plan/direct_shift_choice.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "cleave/config/smem_plan.h"
+#include "cleave/epilogue.h"
+#include "plan/direct_kernels.h"
+#include "plan/function_config.h"
+#include "problem/problem.h"
+
+namespace cleave {
+namespace {
+
+constexpr int64_t kMostGroup = 64;     // channels of a group, made or gathered
+constexpr int64_t kMostSumTaps = 9;    // wgrad: of a filter, all of which a warp has sums of
+constexpr uint32_t kMostEights = 200;  // of K, over all classes: the kernel spells them out
+constexpr uint32_t kMostTaps = 64;     // along an axis
+constexpr int32_t kMostDilation = 32;
+constexpr uint32_t kWarps = kDirectThreads / 32;
+constexpr uint32_t kPixelsOfStep = 64;  // that stages grow by: few kernels serve all images' sizes
+
+// Outputs and data gradients: an H200 took 0.8 to 1.3 of what follows, for 32 layers by 8 tiles each.
+constexpr double kLaunchUs = 4;
+constexpr double kMatrixClocks = 2.9;  // of an SM, for four 8 x 8 matrices to registers
+constexpr double kMultiplyClocks = 1.6;
+constexpr double kRowClocks = 1.7;           // of an SM, for what a tile's row of 8 columns costs beside
+constexpr double kL2BytesPerClock = 24;      // of an SM: pixels,
+constexpr double kFilterBytesPerClock = 60;  // and filters
+constexpr double kMemoryShare = 0.85;
+// Weight gradients: guesses.
+constexpr double kGradientFactor = 1.3;
+constexpr double kLevelUs = 1.5, kRoundUs = 1;  // of adding slices up, and for each round of loads (slice_sums.h)
+constexpr double kFloatsOfRound = 4096, kPartsOfRound = 4;
+
+int64_t gathered_group(const ConvLayout& conv) {
+  return conv.kind == Conv::dgrad ? conv.filters : conv.channels;
+}
+int64_t made_group(const ConvLayout& conv) {
+  return conv.kind == Conv::dgrad ? conv.channels : conv.filters;
+}
+
+/// Along an axis.
+uint32_t cells_of(Conv kind, const ConvAxis& axis) {
+  return ceil_div(pixels_made(kind, axis), shift_cell(kind, direct_axis(kind, axis)));
+}
+
+/// Whether the groups of all that a weight gradient reads and makes follow each other.
+bool gradient_groups_adjoin(const GemmProblem& p) {
+  if (p.batch == 1) return true;
+  const auto rows_adjoin = [&](const MatrixLayout& of) { return groups_adjoin(of, p.conv.filters * of.stride_row); };
+  return groups_adjoin(p.a, p.conv.filters) && groups_adjoin(p.b, p.conv.channels) && rows_adjoin(p.d) &&
+         (!p.has_c || rows_adjoin(p.c));
+}
+
+/// What weight gradients ask for, and others do not.
+bool is_served_gradient(const GemmProblem& p) {
+  if (taps(p.conv) > kMostSumTaps || p.epilogue.function != nullptr || !gradient_groups_adjoin(p)) return false;
+  if (aligned_channels(p.a, p.a.stride_col) < 8 || aligned_channels(p.b, p.b.stride_row) < 8) return false;
+  const bool splits = p.split_k_mode == SplitKMode::automatic || p.split_k_mode == SplitKMode::parallel;
+  const bool wanted = p.kernel == KernelFamily::automatic || p.kernel == KernelFamily::direct;
+  return wanted && (splits || p.split_k_mode == SplitKMode::none);
+}
+
+bool is_served_image(const GemmProblem& p) {
+  const int64_t filter = p.conv.kind == Conv::fprop ? p.b.stride_col : p.b.stride_row;
+  if (aligned_channels(p.a, p.a.stride_row) < 8 || aligned_channels(p.b, filter) < 8) return false;
+  return groups_adjoin(p) && wants_direct(p);
+}
+
+bool is_served(const GemmProblem& p, const DeviceInfo& device) {
+  const ConvLayout& conv = p.conv;
+  if (conv.kind == Conv::none) return false;
+  if (p.m == 0 || p.n == 0 || p.k == 0 || p.m > INT32_MAX || conv.images > INT32_MAX) return false;
+  const int64_t made = made_group(conv), gathered = gathered_group(conv);
+  // Data gradients to 8 channels of one group are another method's (direct_spread_choice.h).
+  if (made < (p.batch == 1 ? 16 : 8) || made > kMostGroup || !std::has_single_bit(uint64_t(made))) return false;
+  if (gathered % 8 != 0 || gathered > kMostGroup) return false;
+  if (conv.axes[0] != ConvAxis{} || !are_countable(conv, kMostTaps, kMostDilation)) return false;
+  if (taps(conv) * gathered / 8 > kMostEights) return false;
+  if (size_of(p.a.dtype) != 2 || p.b.dtype != p.a.dtype || !is_wide_float(p.d.dtype)) return false;
+  if (is_gated(p) || reduces(p) || p.has_scale_d || p.has_amax || finds_scales(p)) return false;
+  if (device.compute_capability < 80) return false;
+  return conv.kind == Conv::wgrad ? is_served_gradient(p) : is_served_image(p);
+}
+
+/// But for what shared memory has room for.
+GemmConfig shift_config(const GemmProblem& p, const Spec& spec) {
+  GemmConfig c = direct_config(p, spec, 8);
+  c.direct.method = DirectMethod::shift;
+  c.direct.group = uint32_t(made_group(p.conv));
+  c.tile.k = uint32_t(gathered_group(p.conv));
+  if (p.conv.kind == Conv::wgrad) {
+    c.operands.a_major = c.operands.b_major = Major::mn;
+    c.schedule.split = spec.split;
+    c.warps = {.m = spec.tile_n / 16 * shift_wgrad_parts(c), .n = 1};
+    c.warps.k = kWarps / std::max(c.warps.m, 1u);
+    return c;
+  }
+  c.operands.b_major = p.conv.kind == Conv::fprop ? Major::k : Major::mn;
+  c.epilogue.function = function_config(p, false);
+  const uint32_t blocks = std::min(spec.tile_n / 8, 4u);
+  c.warps.n = spec.tile_n / 8 / blocks;
+  c.warps.m = kWarps / c.warps.n;
+  c.store.run_bytes = std::min(8u, aligned_channels(p.d, p.d.stride_row)) * size_of(p.d.dtype);
+  return c;
+}
+
+/// Whether warps share a tile of such sizes.
+bool is_tile(const Spec& spec, const ConvLayout& conv) {
+  const uint32_t n = spec.tile_n, blocks = std::min(n / 8, 4u);
+  if (n < std::max<int64_t>(made_group(conv), 8) || n > 8 * 4 * kWarps || !std::has_single_bit(n)) return false;
+  if (conv.kind == Conv::wgrad) return n >= 16 && (spec.tile_m == 128 || spec.tile_m == 256);
+  const uint32_t of_row = kWarps / (n / 8 / blocks) * 16, rows = spec.tile_m / of_row;  // of a warp, in blocks
+  return spec.tile_m % of_row == 0 && (rows == 1 || rows == 2 || rows == 4) && rows * blocks % 2 == 0;
+}
+
+/// Clocks of an SM that a tile takes: its products, and what it loads.
+double multiply_clocks(const GemmConfig& c) {
+  if (c.conv.kind == Conv::wgrad) {
+    const double taps = double(c.direct.height.taps) * c.direct.width.taps;
+    const double step = std::max((taps + 1) * kMatrixClocks, 2 * taps * kMultiplyClocks);
+    return c.tile.m / 16 * c.warps.m * step;
+  }
+  uint32_t steps = 0;
+  for (uint32_t i = 0; i < shift_classes(c); ++i) steps += ceil_div(shift_eights(c, i), 2u);
+  const double rows = shift_row_blocks(c), blocks = shift_blocks(c);
+  const double groups = std::max(blocks * 8 / c.direct.group, 1.0);
+  const double step =
+      std::max((rows * groups + std::ceil(blocks / 2)) * kMatrixClocks, rows * blocks * kMultiplyClocks);
+  return kWarps * steps * step + shift_classes(c) * c.tile.m * c.tile.n / 8 * kRowClocks;
+}
+double load_clocks(const GemmConfig& c, uint32_t pixels) {
+  const double gradients = c.conv.kind == Conv::wgrad ? c.tile.m * c.tile.n : 0;
+  return (double(pixels) * shift_channels(c) + gradients) * 2 / kL2BytesPerClock;
+}
+
+/// How tiles share the images: cells of each, down and along a line, and images.
+struct Cut {
+  uint32_t cells[2] = {}, together = 1;
+  uint32_t rows = 0, columns = 0, images = 0;  // tiles
+  uint32_t pixels = 0;                         // gathered, of a tile
+  double clocks = std::numeric_limits<double>::infinity();
+
+  int64_t tiles() const { return int64_t(rows) * columns * images; }
+};
+
+/// The one that takes least, in all.
+Cut cut_of(const GemmConfig& c, const ConvLayout& conv) {
+  const uint32_t down = cells_of(conv.kind, conv.axes[1]), across = cells_of(conv.kind, conv.axes[2]);
+  const uint32_t least = ceil_div(across, c.tile.m);
+  const double multiply = multiply_clocks(c);
+  Cut best;
+  for (uint32_t most = least; most <= across && most <= least + 64; ++most) {
+    Cut cut{.columns = even_parts(across, most)};
+    cut.cells[1] = ceil_div(across, cut.columns);
+    cut.rows = even_parts(down, ceil_div(down, std::min(down, c.tile.m / cut.cells[1])));
+    cut.cells[0] = ceil_div(down, cut.rows);
+    const auto images = uint32_t(conv.images);
+    if (cut.rows == 1 && cut.columns == 1)
+      cut.together = ceil_div(images, ceil_div(images, c.tile.m / (cut.cells[0] * cut.cells[1])));
+    cut.images = ceil_div(images, cut.together);
+    DirectShape shape;
+    shape.cells[0] = cut.cells[0], shape.cells[1] = cut.cells[1], shape.together = cut.together;
+    cut.pixels = shift_pixels(c, shape);
+    cut.clocks = double(cut.tiles()) * (multiply + load_clocks(c, cut.pixels));
+    if (cut.clocks < best.clocks) best = cut;
+  }
+  return best;
+}
+
+uint32_t blocks_of(const GemmProblem& p, const GemmConfig& c) {
+  return ceil_div(uint32_t(p.batch * made_group(p.conv)), c.tile.n);
+}
+
+/// Those of all groups that D has.
+uint32_t channels_of(const Choice& choice) {
+  return uint32_t(choice.problem.conv.kind == Conv::wgrad ? choice.problem.m : choice.problem.n);
+}
+
+/// wgrad: as many as fill the GPU, each with a tile at least.
+void set_slices(const GemmProblem& p, const DeviceInfo& device, Spec& spec) {
+  if (p.split_k_mode == SplitKMode::none || !is_tile(spec, p.conv)) return;
+  const GemmConfig c = shift_config(p, spec);
+  const int64_t wanted =
+      p.split_k_slices > 0 ? p.split_k_slices : int64_t(device.num_sms) * resident_ctas(c) / blocks_of(p, c);
+  spec.slices = uint32_t(std::clamp<int64_t>(wanted, 1, cut_of(c, p.conv).tiles()));
+  if (spec.slices > 1) spec.split = SplitKMode::parallel;
+}
+
+}  // namespace
+
+std::optional<Spec> direct_shift_spec(const GemmProblem& p, const DeviceInfo& device) {
+  if (!is_served(p, device)) return std::nullopt;
+  std::optional<Spec> best;
+  double least = std::numeric_limits<double>::infinity();
+  const int64_t channels = p.batch * made_group(p.conv);
+  for (const uint32_t n : {64u, 32u, 16u, 8u}) {
+    // Narrower ones read half of a sector and of a line.
+    if (n > std::bit_ceil(uint64_t(channels)) || (n < 32 && int64_t(n) < channels)) continue;
+    for (uint32_t m = 16; m <= 16 * 4 * kWarps; m *= 2) {
+      Spec spec{.family = KernelFamily::direct, .tile_m = m, .tile_n = n};
+      if (p.conv.kind == Conv::wgrad) set_slices(p, device, spec);
+      const auto choice = make_direct_shift_choice(p, device, spec);
+      if (!choice) continue;
+      const double us = predict_direct_shift_us(*choice, device);
+      if (us < least) best = spec, least = us;
+    }
+  }
+  return best;
+}
+
+std::optional<Choice> make_direct_shift_choice(const GemmProblem& problem, const DeviceInfo& device, const Spec& spec) {
+  // A tuned file's tile may be anything.
+  if (!is_tile(spec, problem.conv) || !is_served(problem, device)) return std::nullopt;
+  const bool back = problem.conv.kind == Conv::wgrad, sliced = spec.split == SplitKMode::parallel && spec.slices > 1;
+  if (spec.cluster_k != 1 || (sliced ? !back : spec.split != SplitKMode::none || spec.slices != 1)) return std::nullopt;
+  Choice choice{.spec = spec, .problem = problem};
+  GemmProblem& p = choice.problem;
+  (back ? p.m : p.n) *= p.batch;
+  p.batch = 1;
+  choice.rows_of_d = p.m;
+  GemmConfig& c = choice.config = shift_config(problem, spec);
+  if (c.warps.k * c.warps.m != kWarps && back) return std::nullopt;
+  const Cut cut = cut_of(c, problem.conv);
+  if (!back && shift_row_blocks(c) > 2 && shift_classes(c) > 1) return std::nullopt;  // registers
+  if (cut.pixels > kSharedLimit / 16) return std::nullopt;                            // what would not count in 32 bits
+  c.direct.pixels = round_up(cut.pixels, kPixelsOfStep);
+  if (smem_plan(c).bytes > uint32_t(device.shared_memory_per_block)) return std::nullopt;
+  const uint32_t blocks = blocks_of(problem, c);
+  const int64_t tiles = cut.tiles() * blocks;
+  if (tiles > INT32_MAX || spec.slices > cut.tiles()) return std::nullopt;
+  // A CTA's tiles have the same groups.
+  const uint32_t resident = back ? blocks * spec.slices : uint32_t(device.num_sms) * ctas_of_sm(c);
+  choice.blocks = uint32_t(std::min<int64_t>(tiles, std::max(resident / blocks, 1u) * blocks));
+  choice.tiles = double(tiles);
+  choice.most_tiles = uint32_t(tiles);
+  choice.schedule.slices = spec.slices;
+  if (sliced) {
+    const uint32_t counters = blocks * DirectReduction(spec.slices).counters();
+    choice.counter_bytes = round_up<uint64_t>(counters * sizeof(uint32_t), 16);
+    choice.partial_bytes = uint64_t(blocks) * spec.slices * direct_made(c) * sizeof(float);
+  }
+  return choice;
+}
+
+DirectShape direct_shift_shape(const Choice& choice) {
+  const GemmConfig& c = choice.config;
+  const ConvLayout& conv = choice.problem.conv;
+  const Cut cut = cut_of(c, conv);
+  DirectShape shape = direct_images(conv);
+  shape.channels = channels_of(choice);
+  shape.cells[0] = cut.cells[0];
+  shape.cells[1] = cut.cells[1];
+  shape.together = cut.together;
+  shape.images = uint32_t(conv.images);
+  shape.blocks = FastDivmod(ceil_div(shape.channels, c.tile.n));
+  shape.columns = FastDivmod(cut.columns);
+  shape.rows = FastDivmod(cut.rows);
+  shape.tiles = choice.most_tiles;
+  return shape;
+}
+
+double predict_direct_shift_us(const Choice& choice, const DeviceInfo& device) {
+  const GemmConfig& c = choice.config;
+  const ConvLayout& conv = choice.problem.conv;
+  const double clock = device.clock_ghz * 1e3;
+  const double multiply = multiply_clocks(c) / clock;
+  const double load = load_clocks(c, cut_of(c, conv).pixels) / clock;
+  const double filters = shift_filters_bytes(c) / kFilterBytesPerClock / clock;
+  const double beside = std::ceil(double(choice.blocks) / device.num_sms);
+  const double tiles = std::ceil(choice.tiles / choice.blocks) * beside * (multiply + load);
+  const bool gathers_outputs = conv.kind == Conv::dgrad;
+  const double made = double(gathers_outputs ? image_pixels(conv) : output_pixels(conv)) * size_of(c.epilogue.d);
+  const double gathered = double(gathers_outputs ? output_pixels(conv) : image_pixels(conv)) * 2 / c.direct.group;
+  const double bytes = (made + gathered * c.tile.k) * channels_of(choice);
+  const double memory = bytes / (device.memory_gb_per_s * 1e3 * kMemoryShare);
+  if (conv.kind != Conv::wgrad) return kLaunchUs + beside * filters + std::max(tiles, memory);
+  const DirectReduction of(choice.spec.slices);
+  const double parts = std::ceil(of.team / kPartsOfRound) + std::ceil(of.teams / kPartsOfRound);
+  const double rounds = std::ceil(direct_made(c) / kFloatsOfRound) * parts;
+  const double reduction = choice.spec.slices > 1 ? 2 * kLevelUs + kRoundUs * rounds : 0;
+  return kLaunchUs + reduction + std::max(kGradientFactor * tiles, memory);
+}
+
+}  // namespace cleave
