@@ -28,12 +28,14 @@ def call(name: str, *arguments: Any, only: dict[str, Any] | None = None, **optio
 
 
 def _is_watched(arguments: tuple[Any, ...]) -> bool:
-    tensors = [x for x in arguments if not isinstance(x, str) and x is not None]
+    records = torch.is_grad_enabled()
+    for x in arguments:
+        if x is None or type(x) is str:
+            continue
+        if type(x) not in _PLAIN or (records and x.requires_grad) or not (x.is_cuda or x.is_cpu):
+            return True
     return (
-        any(type(x) not in _PLAIN for x in tensors)
-        or (torch.is_grad_enabled() and any(x.requires_grad for x in tensors))
-        or any(x.device.type not in ("cpu", "cuda") for x in tensors)
-        or _get_current_dispatch_mode() is not None
+        _get_current_dispatch_mode() is not None
         or _get_current_function_mode() is not None
         or torch._C._functorch.peek_interpreter_stack() is not None
         or torch.autograd._profiler_enabled()

@@ -18,8 +18,9 @@ from . import _peer_memory
 from ._peer_memory import PeerMemory, Turn
 from ._peers import Peers, collective_of, exchange, gather, gather_rows
 
-Multiply = Callable[..., None]
-"""multiply(out, rows[, epilogue]): of some rows of a, or what an epilogue function makes of it."""
+Multiply = Callable[..., Tensor]
+"""multiply(out, rows[, epilogue]): of some rows of a, or what an epilogue function makes of it; `out`, or what there is
+already, where that is None."""
 Use = Callable[[list[Tensor], slice], None]
 """Multiplies tensors' rows, which are these of all."""
 
@@ -33,8 +34,7 @@ class Collectives:
 
     def everyones(self, multiply: Multiply, like: Tensor, rows: int, columns: int, dtype: torch.dtype) -> list[Tensor]:
         """All ranks' products, like `like` but for this shape and dtype."""
-        own = like.new_empty(rows, columns, dtype=dtype)
-        multiply(own, slice(0, rows))
+        own = multiply(None, slice(0, rows))
         return list(gather(own, self.peers, self.name).view(self.peers.size, rows, columns).unbind())
 
     def shares(
@@ -111,23 +111,23 @@ class PeerStores:
         """The others' rows first, which leave while the rest is multiplied."""
         size, rank = self.peers.size, self.peers.rank
         slots = self._turn.take((size, share, columns), dtype)  # of each rank: a place for each rank's rows of its own
-        others = like.new_empty(size - 1, share, columns, dtype=dtype)
         beside = Beside(like.device)
-        parts, there = _parts(share), []
+        parts, there, leaving = _parts(share), [], []
         for part in parts:
             for step in range(1, size):  # from the next rank on, so that none receives from all at once
                 owner = (rank + step) % size
-                multiply(others[step - 1, part], _rows_of(owner, share, part))
+                leaving.append(multiply(None, _rows_of(owner, share, part)))
                 with beside.behind_all():
-                    slots[owner][rank, part].copy_(others[step - 1, part], non_blocking=True)
+                    slots[owner][rank, part].copy_(leaving[-1], non_blocking=True)
             if fused:  # else the kernel that adds up begins with a meeting
                 self._turn.meet(beside.stream)
             there.append(beside.event())
-        if not fused:
-            multiply(slots[rank][rank], slice(rank * share, (rank + 1) * share))
+        own = None if fused else multiply(None, slice(rank * share, (rank + 1) * share))
         for part, event in zip(parts, there, strict=True):
             beside.computing.wait_event(event)
-            yield part, [None if fused and r == rank else slots[rank][r, part] for r in range(size)]
+            received: list[Tensor | None] = list(slots[rank][:, part].unbind())
+            received[rank] = None if own is None else own[part]
+            yield part, received
 
     def whole(self, like: Tensor, rows: int, columns: int, dtype: torch.dtype, large: bool) -> Whole:
         everyones = self._turn.take((self.peers.share(rows), columns), dtype)
