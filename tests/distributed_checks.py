@@ -80,14 +80,15 @@ def by_memory(ranks: Ranks) -> bool:
 
 @contextmanager
 def of_large_products() -> Iterator[None]:
-    """Small ones count as large, which are moved while they are made."""
-    chosen = _transports._WAVE, _transports._LEAST_ROWS, _transports._HIDING
-    _transports._WAVE, _transports._LEAST_ROWS, _transports._HIDING = 1, 64, 64
+    """Small ones count as large, which are moved while they are made: with K of 32 in quarters, else in halves."""
+    limits = {"_WAVE": 1, "_LEAST_ROWS": 64, "_HIDING": 64, "_SHORT": 32}
+    chosen = {name: getattr(_transports, name) for name in limits}
+    _transports.__dict__.update(limits)
     _operators._shape.cache_clear()
     try:
         yield
     finally:
-        _transports._WAVE, _transports._LEAST_ROWS, _transports._HIDING = chosen
+        _transports.__dict__.update(chosen)
         _operators._shape.cache_clear()
 
 

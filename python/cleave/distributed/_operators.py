@@ -19,7 +19,7 @@ from . import _agreement, _moe_operators, _rules
 from ._fold import fold, is_fused, onto
 from ._peer_memory import bytes_of
 from ._peers import Peers
-from ._transports import Collectives, Multiply, PeerStores, fills_a_gpu, is_large, transport_for
+from ._transports import Collectives, Multiply, PeerStores, fills_a_gpu, is_large, parts_of, transport_for
 
 _library = torch.library.Library("cleave", "FRAGMENT")
 
@@ -93,7 +93,7 @@ def _partials(
     made = a.new_empty(own, columns, dtype=out_dtype) if whole is None else whole.own[:own]
     if whole is not None and c is not None:
         c = c[peers.rank * share : peers.rank * share + own]
-    fused = fuses and is_fused(a, peers.size, c, bias, activation, scale_d)
+    fused = parts_of(a.shape[1]) if fuses and is_fused(a, peers.size, c, bias, activation, scale_d) else 0
     for part, parts in way.shares(*product, shape.large, fused):
         added = None if c is None else c[part]
         rows_of_a = slice(peers.rank * share + part.start, peers.rank * share + part.stop)

@@ -38,10 +38,10 @@ class Collectives:
         return list(gather(own, self.peers, self.name).view(self.peers.size, rows, columns).unbind())
 
     def shares(
-        self, multiply: Multiply, like: Tensor, rows: int, columns: int, dtype: torch.dtype, large: bool, fused: bool
+        self, multiply: Multiply, like: Tensor, rows: int, columns: int, dtype: torch.dtype, large: bool, fused: int
     ) -> Iterator[tuple[slice, list[Tensor | None]]]:
         """All ranks' products of this rank's rows, some after the other: which rows, and each rank's. This rank's may
-        be None, with `fused`: it is to be multiplied now, and the others' are there."""
+        be None, with `fused`: it is to be multiplied now, in about so many parts, and the others' are there."""
         size, share, own = self.peers.size, self.peers.share(rows), self.peers.own(rows)
         product = like.new_empty(size * share, columns, dtype=dtype)
         multiply(product[:rows], slice(0, rows))
@@ -95,7 +95,7 @@ class PeerStores:
         return products
 
     def shares(
-        self, multiply: Multiply, like: Tensor, rows: int, columns: int, dtype: torch.dtype, large: bool, fused: bool
+        self, multiply: Multiply, like: Tensor, rows: int, columns: int, dtype: torch.dtype, large: bool, fused: int
     ) -> Iterator[tuple[slice, list[Tensor | None]]]:
         size, rank, share, own = self.peers.size, self.peers.rank, self.peers.share(rows), self.peers.own(rows)
         if large:
@@ -106,20 +106,21 @@ class PeerStores:
             yield slice(0, own), [product[rank * share : rank * share + own] for product in products]
 
     def _pushed_products(
-        self, multiply: Multiply, like: Tensor, share: int, columns: int, dtype: torch.dtype, fused: bool
+        self, multiply: Multiply, like: Tensor, share: int, columns: int, dtype: torch.dtype, fused: int
     ) -> Iterator[tuple[slice, list[Tensor | None]]]:
-        """The others' rows first, which leave while the rest is multiplied."""
+        """The others' rows first, which leave while the rest is multiplied. Ranks meet as often, however many parts
+        each of them makes; but where a kernel adds up, which begins with a meeting."""
         size, rank = self.peers.size, self.peers.rank
         slots = self._turn.take((size, share, columns), dtype)  # of each rank: a place for each rank's rows of its own
         beside = Beside(like.device)
-        parts, there, leaving = _parts(share), [], []
+        parts, there, leaving = _parts(share, fused or 2), [], []
         for part in parts:
             for step in range(1, size):  # from the next rank on, so that none receives from all at once
                 owner = (rank + step) % size
                 leaving.append(multiply(None, _rows_of(owner, share, part)))
                 with beside.behind_all():
                     slots[owner][rank, part].copy_(leaving[-1], non_blocking=True)
-            if fused:  # else the kernel that adds up begins with a meeting
+            for _ in range(_meetings(share, part) if fused else 0):
                 self._turn.meet(beside.stream)
             there.append(beside.event())
         own = None if fused else multiply(None, slice(rank * share, (rank + 1) * share))
@@ -160,7 +161,7 @@ class PeerStores:
         others = [(rank + step) % size for step in range(1, size)]
         slots = [self._turn.take((size * share, *x.shape[1:]), x.dtype) for x in parts]
         gathered = [x.new_empty(size * share if kept else 0, *x.shape[1:]) for x in parts]
-        beside, there, moved = Beside(parts[0].device), [], _parts(share)
+        beside, there, moved = Beside(parts[0].device), [], _parts(share, 2)
         # All at once, where this rank's own take longer than they do to come; ranks meet as often, whatever columns.
         pieces = [slice(0, share)] if columns >= _HIDING * size else moved
         with beside.behind_all():
@@ -199,7 +200,8 @@ class PulledWhole(Whole):
 
     def made(self, part: slice) -> None:
         with self._beside.behind_all():
-            self._turn.meet(self._beside.stream)
+            for _ in range(_meetings(len(self.own), part)):
+                self._turn.meet(self._beside.stream)
             for peer, rows in enumerate(self._everyones):
                 self._result[_rows_of(peer, len(rows), part)].copy_(rows[part], non_blocking=True)
 
@@ -237,6 +239,7 @@ def _side_stream(device: torch.device) -> Any:
 
 _LEAST_ROWS = 1024  # with fewer, reading b again for each part takes longer than what it hides
 _WAVE = 132 * 128 * 256  # elements of D that an H100's or H200's SMs have at once
+_SHORT = 2048  # K of products that take no longer to make than to move, or little
 _HIDING = 2048  # columns with which a row of 16 bits takes as long to multiply as to move
 
 
@@ -252,11 +255,25 @@ def fills_a_gpu(rows: int, columns: int) -> bool:
     return rows * columns >= _WAVE
 
 
-def _parts(share: int) -> list[slice]:
-    """Rows that are moved together: one half while the other is made. More parts have more ends, at each of which SMs
-    wait for the slowest."""
-    step = -(-share // 2 // 128) * 128
+MOST_PARTS = 4
+
+
+def parts_of(k: int) -> int:
+    """In how many parts a large sum is made, of products with this K of a rank's own: one half is moved while the other
+    is made, or a quarter while three are, where moving takes as long as making. More parts have more ends, at each of
+    which SMs wait for the slowest."""
+    return MOST_PARTS if k <= _SHORT else 2
+
+
+def _parts(share: int, count: int) -> list[slice]:
+    """Rows that are multiplied and moved together. Ends of few parts are among those of MOST_PARTS."""
+    step = -(-share // MOST_PARTS // 128) * 128 * (MOST_PARTS // count)
     return [slice(begin, min(begin + step, share)) for begin in range(0, share, step)]
+
+
+def _meetings(share: int, part: slice) -> int:
+    """Of MOST_PARTS, those in `part`: so often have all ranks met when it has come."""
+    return sum(part.start <= least.start < part.stop for least in _parts(share, MOST_PARTS))
 
 
 def _rows_of(owner: int, share: int, part: slice) -> slice:
