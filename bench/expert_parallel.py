@@ -2,8 +2,8 @@
 
     torchrun --nproc-per-node 2 -m bench.expert_parallel --out bench/results/expert_parallel.json
 
-Inference in bfloat16, of random routing; ways in turn as in bench.distributed, the median on the slower rank. What waits
-for the host, AllToAll(exact=True), has no graph. Before it is timed each way's result is compared with the first one's.
+Inference in bfloat16, of random routing; ways in turn as in bench.distributed, the median on the slower rank. What
+waits for the host, AllToAll(exact=True), has no graph. Before they are timed results are compared with the first way's.
 """
 
 from __future__ import annotations
