@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from .. import gemm, scaled_gemm
+from .. import _core, gemm, scaled_gemm
 from .._torch_precision import precision
 from ..torch import _activations, _autograd
 from ..torch._fake import default_dtype
@@ -192,8 +192,10 @@ def _how(a: Tensor, rows: int, b: Tensor, peers: Peers, gathers: bool) -> dict[s
 
 
 def _split_of(rows: int, b: Tensor, peers: Peers, gathers: bool) -> str:
-    """How K is split inside a GPU: alike in sums of all rows and of each rank's."""
-    return "none" if is_large(rows, peers.size, gathers) and fills_a_gpu(peers.share(rows), b.shape[1]) else "auto"
+    """How K is split inside a GPU: alike in sums of all rows and of each rank's, and for all rows where that is asked
+    of every product."""
+    large = is_large(rows, peers.size, gathers) and fills_a_gpu(peers.share(rows), b.shape[1])
+    return "none" if large and not _core.batch_invariant() else "auto"
 
 
 def _scaled_sum(name: str, scatter: bool) -> Callable[..., Tensor]:
