@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ..torch.dispatch import Arrived
+from ._direct import call
 from ._peers import Peers, name_of
 
 _ops = torch.ops.cleave
@@ -178,7 +179,7 @@ class AllGather:
 
     def dispatch(self, x: Tensor, expert_ids: Tensor, weights: Tensor, num_experts: int) -> Arrived:
         x, expert_ids, weights = (
-            _ops.all_gather_rows(own, self.group_name, transport=self.transport) for own in (x, expert_ids, weights)
+            call("all_gather_rows", own, self.group_name, transport=self.transport) for own in (x, expert_ids, weights)
         )
         experts = num_experts // self.ranks
         rows, offs, indices = _ops.moe_permute(x, expert_ids - self.rank * experts, experts)
@@ -186,4 +187,4 @@ class AllGather:
 
     def combine(self, rows: Tensor, arrived: Arrived) -> Tensor:
         sums = _ops.moe_unpermute(rows, *arrived.context)
-        return _ops.reduce_scatter_rows(sums, self.group_name, transport=self.transport)
+        return call("reduce_scatter_rows", sums, self.group_name, transport=self.transport)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from . import _peer_memory
 from ._peer_memory import PeerMemory, Turn
-from ._peers import Peers, collective_of, exchange, gather, gather_rows
+from ._peers import Peers, collective_of, exchange, first_rows, gather, gather_rows
 
 Multiply = Callable[..., Tensor]
 """multiply(out, rows[, epilogue]): of some rows of a, or what an epilogue function makes of it; `out`, or what there is
@@ -38,13 +38,13 @@ class Collectives:
         return list(gather(own, self.peers, self.name).view(self.peers.size, rows, columns).unbind())
 
     def shares(
-        self, multiply: Multiply, like: Tensor, rows: int, columns: int, dtype: torch.dtype, large: bool, fused: int
+        self, multiply: Multiply, like: Tensor, rows: int, columns: int, dtype: torch.dtype, large: bool, fused: bool
     ) -> Iterator[tuple[slice, list[Tensor | None]]]:
         """All ranks' products of this rank's rows, some after the other: which rows, and each rank's. This rank's may
-        be None, with `fused`: it is to be multiplied now, in about so many parts, and the others' are there."""
+        be None, with `fused`: it is to be multiplied now, and the others' are there."""
         size, share, own = self.peers.size, self.peers.share(rows), self.peers.own(rows)
         product = like.new_empty(size * share, columns, dtype=dtype)
-        multiply(product[:rows], slice(0, rows))
+        multiply(first_rows(product, rows), slice(0, rows))
         received = exchange(product, self.peers, self.name)
         yield slice(0, own), [part[:own] for part in received.view(size, share, columns).unbind()]
 
@@ -95,32 +95,31 @@ class PeerStores:
         return products
 
     def shares(
-        self, multiply: Multiply, like: Tensor, rows: int, columns: int, dtype: torch.dtype, large: bool, fused: int
+        self, multiply: Multiply, like: Tensor, rows: int, columns: int, dtype: torch.dtype, large: bool, fused: bool
     ) -> Iterator[tuple[slice, list[Tensor | None]]]:
         size, rank, share, own = self.peers.size, self.peers.rank, self.peers.share(rows), self.peers.own(rows)
         if large:
             yield from self._pushed_products(multiply, like, share, columns, dtype, fused)
         else:
             products = self._turn.take((size * share, columns), dtype)
-            multiply(products[rank][:rows], slice(0, rows))
+            multiply(first_rows(products[rank], rows), slice(0, rows))
             yield slice(0, own), [product[rank * share : rank * share + own] for product in products]
 
     def _pushed_products(
-        self, multiply: Multiply, like: Tensor, share: int, columns: int, dtype: torch.dtype, fused: int
+        self, multiply: Multiply, like: Tensor, share: int, columns: int, dtype: torch.dtype, fused: bool
     ) -> Iterator[tuple[slice, list[Tensor | None]]]:
-        """The others' rows first, which leave while the rest is multiplied. Ranks meet as often, however many parts
-        each of them makes; but where a kernel adds up, which begins with a meeting."""
+        """The others' rows first, which leave while the rest is multiplied."""
         size, rank = self.peers.size, self.peers.rank
         slots = self._turn.take((size, share, columns), dtype)  # of each rank: a place for each rank's rows of its own
         beside = Beside(like.device)
-        parts, there, leaving = _parts(share, fused or 2), [], []
+        parts, there, leaving = _parts(share), [], []
         for part in parts:
             for step in range(1, size):  # from the next rank on, so that none receives from all at once
                 owner = (rank + step) % size
                 leaving.append(multiply(None, _rows_of(owner, share, part)))
                 with beside.behind_all():
                     slots[owner][rank, part].copy_(leaving[-1], non_blocking=True)
-            for _ in range(_meetings(share, part) if fused else 0):
+            if fused:  # else the kernel that adds up begins with a meeting
                 self._turn.meet(beside.stream)
             there.append(beside.event())
         own = None if fused else multiply(None, slice(rank * share, (rank + 1) * share))
@@ -139,29 +138,30 @@ class PeerStores:
     def _whole_of(self, own: Tensor, rows: int) -> Tensor:
         whole = own.new_empty(self.peers.size * own.shape[0], *own.shape[1:])
         self._turn.gather(own, whole)
-        return whole[:rows]
+        return first_rows(whole, rows)
 
     def gather_rows(
         self, *parts: Tensor, rows: int, large: bool, use: Use | None = None, columns: int = 0, kept: bool = True
     ) -> list[Tensor]:
         share = self.peers.share(rows)
         if large and use is not None:
-            return self._pushed_rows(parts, share, use, columns, kept or not fills_a_gpu(share, columns))
+            return self._pushed_rows(parts, share, use, columns, kept)
         taken = [self._turn.take((share, *x.shape[1:]), x.dtype) for x in parts]
         for x, everyones in zip(parts, taken, strict=True):
-            everyones[self.peers.rank][: x.shape[0]].copy_(x)
+            first_rows(everyones[self.peers.rank], x.shape[0]).copy_(x)
         gathered = [self._whole_of(everyones[self.peers.rank], rows) for everyones in taken]
         if use is not None:
             use(gathered, slice(0, rows))
         return gathered
 
     def _pushed_rows(self, parts: tuple[Tensor, ...], share: int, use: Use, columns: int, kept: bool) -> list[Tensor]:
-        """This rank's rows are multiplied while they leave, and the others' when they are there."""
+        """This rank's rows are multiplied while they leave, and the others' when they are there; all at once, where
+        they are, if those of one rank would not fill the GPU."""
         size, rank = self.peers.size, self.peers.rank
         others = [(rank + step) % size for step in range(1, size)]
         slots = [self._turn.take((size * share, *x.shape[1:]), x.dtype) for x in parts]
         gathered = [x.new_empty(size * share if kept else 0, *x.shape[1:]) for x in parts]
-        beside, there, moved = Beside(parts[0].device), [], _parts(share, 2)
+        beside, there, moved = Beside(parts[0].device), [], _parts(share)
         # All at once, where this rank's own take longer than they do to come; ranks meet as often, whatever columns.
         pieces = [slice(0, share)] if columns >= _HIDING * size else moved
         with beside.behind_all():
@@ -177,8 +177,10 @@ class PeerStores:
                     rows = _rows_of(peer, share, slice(0, share))
                     whole[rows].copy_(x if peer == rank else everyones[rank][rows], non_blocking=True)
         if not fills_a_gpu(share, columns):
+            for x, everyones in zip(parts, slots, strict=True):
+                everyones[rank][_rows_of(rank, share, slice(0, share))].copy_(x)
             beside.join()
-            use(gathered, slice(0, size * share))
+            use([everyones[rank] for everyones in slots], slice(0, size * share))
             return gathered
         use(list(parts), slice(rank * share, (rank + 1) * share))
         for part, event in there:
@@ -200,8 +202,7 @@ class PulledWhole(Whole):
 
     def made(self, part: slice) -> None:
         with self._beside.behind_all():
-            for _ in range(_meetings(len(self.own), part)):
-                self._turn.meet(self._beside.stream)
+            self._turn.meet(self._beside.stream)
             for peer, rows in enumerate(self._everyones):
                 self._result[_rows_of(peer, len(rows), part)].copy_(rows[part], non_blocking=True)
 
@@ -239,14 +240,13 @@ def _side_stream(device: torch.device) -> Any:
 
 _LEAST_ROWS = 1024  # with fewer, reading b again for each part takes longer than what it hides
 _WAVE = 132 * 128 * 256  # elements of D that an H100's or H200's SMs have at once
-_SHORT = 2048  # K of products that take no longer to make than to move, or little
 _HIDING = 2048  # columns with which a row of 16 bits takes as long to multiply as to move
 
 
-def is_large(rows: int, size: int, gathers: bool) -> bool:
-    """Whether rows are moved in parts while others are multiplied: of a rank's rows there are enough, twice as many
-    where all ranks get them. All ranks answer alike, as it follows from what they all know."""
-    return size > 1 and rows % size == 0 and rows // size >= _LEAST_ROWS * (1 + gathers)
+def is_large(rows: int, size: int) -> bool:
+    """Whether rows are moved in parts while others are multiplied: of a rank's rows there are enough. All ranks answer
+    alike, as it follows from what they all know."""
+    return size > 1 and rows % size == 0 and rows // size >= _LEAST_ROWS
 
 
 def fills_a_gpu(rows: int, columns: int) -> bool:
@@ -255,25 +255,11 @@ def fills_a_gpu(rows: int, columns: int) -> bool:
     return rows * columns >= _WAVE
 
 
-MOST_PARTS = 4
-
-
-def parts_of(k: int) -> int:
-    """In how many parts a large sum is made, of products with this K of a rank's own: one half is moved while the other
-    is made, or a quarter while three are, where moving takes as long as making. More parts have more ends, at each of
-    which SMs wait for the slowest."""
-    return MOST_PARTS if k <= _SHORT else 2
-
-
-def _parts(share: int, count: int) -> list[slice]:
-    """Rows that are multiplied and moved together. Ends of few parts are among those of MOST_PARTS."""
-    step = -(-share // MOST_PARTS // 128) * 128 * (MOST_PARTS // count)
+def _parts(share: int) -> list[slice]:
+    """Rows that are moved together: one half while the other is made. More parts have more ends, at each of which SMs
+    wait for the slowest."""
+    step = -(-share // 2 // 128) * 128
     return [slice(begin, min(begin + step, share)) for begin in range(0, share, step)]
-
-
-def _meetings(share: int, part: slice) -> int:
-    """Of MOST_PARTS, those in `part`: so often have all ranks met when it has come."""
-    return sum(part.start <= least.start < part.stop for least in _parts(share, MOST_PARTS))
 
 
 def _rows_of(owner: int, share: int, part: slice) -> slice:
