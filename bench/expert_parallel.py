@@ -9,9 +9,9 @@ waits for the host, AllToAll(exact=True), has no graph. Before they are timed re
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +21,7 @@ import torch.distributed as dist
 import cleave.distributed as cd
 from cleave.torch import MoE
 
-from . import machine
+from . import machine, report, tables
 from .distributed import all_go_on, captured, times_of
 
 
@@ -40,6 +40,7 @@ LAYERS = (
     Layer("Qwen3-30B", 2048, 768, 128, 8),
 )
 TOKENS = (4096, 128, 16)  # of a rank
+WAYS = ("AllToAll", "AllToAll, exact", "AllGather")
 MOST_OFF = 0.02  # of the largest magnitude: what the order of sums may change in bfloat16
 
 
@@ -60,13 +61,41 @@ def main() -> None:
         for tokens in TOKENS:
             rows.append(layer._asdict() | {"tokens": tokens} | _measure(made, tokens))
             if rank == 0:
-                print(json.dumps(rows[-1]), flush=True)
+                print(rows[-1], flush=True)
                 if arguments.out:
                     of = machine.describe(0) | {"gpus": dist.get_world_size()}
-                    arguments.out.write_text(json.dumps({"machine": of, "rows": rows}, indent=1) + "\n")
+                    write(arguments.out, {"machine": of, "rows": rows})
         del made
     dist.barrier()
     os._exit(0)  # graphs that hold NCCL's kernels keep the group from ending
+
+
+def write(path: Path, result: dict[str, Any]) -> None:
+    """The measurements, and beside them a table."""
+    path.write_text(tables.text({"machine": result["machine"], **tables.pack(result["rows"])}))
+    rows = report.load(path)["rows"]
+    path.with_suffix(".md").write_text("\n".join(_page(result["machine"], rows)))
+
+
+def _page(of: dict[str, Any], rows: list[dict[str, Any]]) -> Iterator[str]:
+    yield "# Experts that are dealt to GPUs"
+    yield ""
+    yield ", ".join(f"{name} {value}" for name, value in of.items())
+    yield ""
+    yield "Microseconds of a layer in bfloat16, the slower rank's median of seven rounds, in a graph of ten; `exact` is"
+    yield "eager, whose host waits for sizes. Tokens are those of a rank. Of all: the products' share of AllGather's"
+    yield "time."
+    yield ""
+    names = ("features", "hidden", "experts", "top k", "tokens", "products", *WAYS, "exact / AllGather", "of all")
+    cells = []
+    for row in rows:
+        graph, exact = row["graph"], row["eager"]["AllToAll, exact"]
+        us = graph["products"], graph["AllToAll"], exact, graph["AllGather"]
+        ratios = f"{exact / us[3]:.2f}", f"{us[0] / us[3]:.2f}"
+        sizes = (row[name] for name in ("features", "hidden", "experts", "top_k", "tokens"))
+        cells.append((*map(str, sizes), *(f"{x:.0f}" for x in us), *ratios))
+    yield from report.table(names, cells)
+    yield ""
 
 
 def _made(layer: Layer) -> MoE:
@@ -91,14 +120,14 @@ def _made(layer: Layer) -> MoE:
 def _measure(layer: MoE, tokens: int) -> dict[str, Any]:
     """Microseconds of each way, eager and in a graph; and what arrives, for the products alone."""
     x = torch.randn(tokens, layer.gate_up.weight.shape[-1], device="cuda", dtype=torch.bfloat16)
-    ways = {"AllToAll": cd.AllToAll(), "AllToAll, exact": cd.AllToAll(exact=True), "AllGather": cd.AllGather()}
+    ways = dict(zip(WAYS, (cd.AllToAll(), cd.AllToAll(exact=True), cd.AllGather()), strict=True))
     weights, ids = layer.route(x)
     arrived = ways["AllGather"].dispatch(x, ids, weights, layer.num_experts)
     calls = {"products": lambda: layer.run_experts(arrived.rows, arrived.offs)}
     for name, dispatcher in ways.items():
         calls[name] = lambda dispatcher=dispatcher: _run(layer, dispatcher, x)
-    expected, off = calls["AllToAll"](), {}
-    for name in ways:
+    expected, off = calls[WAYS[0]](), {}
+    for name in WAYS:
         off[name] = float((calls[name]() - expected).abs().max() / expected.abs().max())
         if not off[name] <= MOST_OFF:
             raise RuntimeError(f"{name} is {off[name]:.3g} of the largest magnitude off")

@@ -16,6 +16,7 @@ from ..torch import _activations, _autograd
 from ..torch._fake import default_dtype
 from ..torch._sum_to import sum_to
 from . import _agreement, _moe_operators, _rules
+from ._cost import is_one_shot
 from ._fold import fold, is_fused, onto
 from ._peer_memory import bytes_of
 from ._peers import Peers, first_rows
@@ -129,7 +130,7 @@ def _shape(
     scatter: bool,
 ) -> _Shape:
     share = -(-rows // size)
-    large = is_large(rows, size) and fills_a_gpu(share, columns)
+    large = is_large(rows, size, not scatter) and fills_a_gpu(share, columns)
     one_shot = not scatter and not large and is_one_shot(rows * columns * partial.itemsize, size)
     padded = rows if one_shot else size * share
     gathered = 0 if scatter or one_shot else share
@@ -144,17 +145,6 @@ def _way(peers: Peers, device: torch.device, transport: str, call: str, bytes: i
     return transport_for(peers, device, transport, call, bytes)
 
 
-_WIRE = 3e5  # bytes a microsecond, one way, between two GPUs of one host
-_COLLECTIVE = 20.0  # microseconds until one begins to move bytes
-
-
-def is_one_shot(partial_bytes: int, size: int) -> bool:
-    """Whether every rank had better sum all of what every rank sends to all, than its rows alone, which are then sent
-    around: one collective less, and (size - 1) partial results on the wire instead of 2 (size - 1) / size."""
-    more = (size - 1) * (1 - 2 / size) * partial_bytes
-    return more / _WIRE <= _COLLECTIVE
-
-
 def _sum(name: str, scatter: bool) -> Callable[..., Tensor]:
     def implementation(
         a: Tensor, b: Tensor, group_name: str, bias: Tensor | None = None, c: Tensor | None = None, **options: Any
@@ -164,7 +154,7 @@ def _sum(name: str, scatter: bool) -> Callable[..., Tensor]:
         _rules.check_operands(a, b, False, name)
 
         peers = Peers(group_name, name)
-        how = _how(a, a.shape[0], b, peers)
+        how = _how(a, a.shape[0], b, peers, False)
 
         def multiply(out: Tensor | None, rows: slice, epilogue: Any = None) -> Tensor:
             made = _new(out, a, rows, b, given["partial_dtype"])
@@ -185,16 +175,16 @@ def _new(out: Tensor | None, a: Tensor, rows: slice, b: Tensor, dtype: torch.dty
     return a.new_empty(rows.stop - rows.start, b.shape[1], dtype=dtype) if out is None else out
 
 
-def _how(a: Tensor, rows: int, b: Tensor, peers: Peers) -> dict[str, str]:
+def _how(a: Tensor, rows: int, b: Tensor, peers: Peers, gathers: bool) -> dict[str, str]:
     """A product's options that do not follow from its operands: float32 is multiplied as torch says."""
-    split = {"split_k_mode": _split_of(rows, b, peers)}
+    split = {"split_k_mode": _split_of(rows, b, peers, gathers)}
     return split | {"precision": precision()} if a.itemsize == 4 else split
 
 
-def _split_of(rows: int, b: Tensor, peers: Peers) -> str:
+def _split_of(rows: int, b: Tensor, peers: Peers, gathers: bool) -> str:
     """How K is split inside a GPU: alike in sums of all rows and of each rank's, and for all rows where that is asked
     of every product."""
-    large = is_large(rows, peers.size) and fills_a_gpu(peers.share(rows), b.shape[1])
+    large = is_large(rows, peers.size, gathers) and fills_a_gpu(peers.share(rows), b.shape[1])
     return "none" if large and not _core.batch_invariant() else "auto"
 
 
@@ -216,7 +206,7 @@ def _scaled_sum(name: str, scatter: bool) -> Callable[..., Tensor]:
         _rules.check_operands(a, b, True, name)
 
         peers = Peers(group_name, name)
-        split = _split_of(a.shape[0], b, peers)
+        split = _split_of(a.shape[0], b, peers, False)
         by_row = scale_a is not None and scale_a.dim() == 2 and scale_a.shape[0] == a.shape[0]
         exact = given["order"] == "k" and _rules.is_exact(a, b, scale_a, scale_b)
         if exact:
@@ -290,7 +280,7 @@ def _all_gather_gemm(
     _rules.check_out(out_dtype or a.dtype, None)
     rows = _all_rows(a, rows, peers)
     out = a.new_empty(rows, b.shape[1], dtype=out_dtype or a.dtype)
-    how = _how(a, rows, b, peers)
+    how = _how(a, rows, b, peers, True)
 
     def use(gathered: list[Tensor], part: slice) -> None:
         gemm(gathered[0], b, bias=bias, activation=activation, out=_part(out, part), **how)
@@ -326,7 +316,7 @@ def _all_gather_scaled_gemm(
         scale_a = scale_a.reshape(1, 1).expand(a.shape[0], 1) if scale_a.numel() == 1 else scale_a
         by_row = [scale_a.view(a.shape[0], -1)]
     out = a.new_empty(rows, b.shape[1], dtype=out_dtype)
-    split = _split_of(rows, b, peers)
+    split = _split_of(rows, b, peers, True)
 
     def use(gathered: list[Tensor], part: slice) -> None:
         x, scale = gathered if by_row else (*gathered, None)
@@ -344,7 +334,7 @@ def _all_gather_rows(x: Tensor, group_name: str, *, rows: int | None = None, tra
 
 def _gather(name: str, rows: int, peers: Peers, transport: str, *parts: Tensor, **use: Any) -> list[Tensor]:
     said = ", ".join(f"{list(x.shape[1:])} of {x.dtype}" for x in parts)
-    large = bool(use) and is_large(rows, peers.size)  # all rows are written by those who have them
+    large = bool(use) and is_large(rows, peers.size, True)  # all rows are written by those who have them
     takes = bytes_of(*(((rows if large else peers.share(rows), *x.shape[1:]), x.dtype) for x in parts))
     way = _way(peers, parts[0].device, transport, f"{name}(rows={rows}, {said})", takes)
     return way.gather_rows(*parts, rows=rows, large=large, **use)

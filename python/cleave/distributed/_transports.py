@@ -145,7 +145,7 @@ class PeerStores:
     ) -> list[Tensor]:
         share = self.peers.share(rows)
         if large and use is not None:
-            return self._pushed_rows(parts, share, use, columns, kept)
+            return self._pushed_rows(parts, share, use, columns, kept or not fills_a_gpu(share, columns))
         taken = [self._turn.take((share, *x.shape[1:]), x.dtype) for x in parts]
         for x, everyones in zip(parts, taken, strict=True):
             first_rows(everyones[self.peers.rank], x.shape[0]).copy_(x)
@@ -155,15 +155,14 @@ class PeerStores:
         return gathered
 
     def _pushed_rows(self, parts: tuple[Tensor, ...], share: int, use: Use, columns: int, kept: bool) -> list[Tensor]:
-        """This rank's rows are multiplied while they leave, and the others' when they are there; all at once, where
-        they are, if those of one rank would not fill the GPU."""
+        """This rank's rows are multiplied while they leave, and the others' when they are there."""
         size, rank = self.peers.size, self.peers.rank
         others = [(rank + step) % size for step in range(1, size)]
         slots = [self._turn.take((size * share, *x.shape[1:]), x.dtype) for x in parts]
         gathered = [x.new_empty(size * share if kept else 0, *x.shape[1:]) for x in parts]
         beside, there, moved = Beside(parts[0].device), [], _parts(share)
-        # All at once, where this rank's own take longer than they do to come; ranks meet as often, whatever columns.
-        pieces = [slice(0, share)] if columns >= _HIDING * size else moved
+        # Ranks meet as often, whatever columns they have.
+        pieces = [slice(0, share)] if comes_at_once(columns, size) else moved
         with beside.behind_all():
             for part in pieces:
                 for x, everyones in zip(parts, slots, strict=True):
@@ -177,10 +176,8 @@ class PeerStores:
                     rows = _rows_of(peer, share, slice(0, share))
                     whole[rows].copy_(x if peer == rank else everyones[rank][rows], non_blocking=True)
         if not fills_a_gpu(share, columns):
-            for x, everyones in zip(parts, slots, strict=True):
-                everyones[rank][_rows_of(rank, share, slice(0, share))].copy_(x)
             beside.join()
-            use([everyones[rank] for everyones in slots], slice(0, size * share))
+            use(gathered, slice(0, size * share))
             return gathered
         use(list(parts), slice(rank * share, (rank + 1) * share))
         for part, event in there:
@@ -243,16 +240,21 @@ _WAVE = 132 * 128 * 256  # elements of D that an H100's or H200's SMs have at on
 _HIDING = 2048  # columns with which a row of 16 bits takes as long to multiply as to move
 
 
-def is_large(rows: int, size: int) -> bool:
-    """Whether rows are moved in parts while others are multiplied: of a rank's rows there are enough. All ranks answer
-    alike, as it follows from what they all know."""
-    return size > 1 and rows % size == 0 and rows // size >= _LEAST_ROWS
+def is_large(rows: int, size: int, gathers: bool) -> bool:
+    """Whether rows are moved in parts while others are multiplied: of a rank's rows there are enough, twice as many
+    where all ranks get them. All ranks answer alike, as it follows from what they all know."""
+    return size > 1 and rows % size == 0 and rows // size >= _LEAST_ROWS * (1 + gathers)
 
 
 def fills_a_gpu(rows: int, columns: int) -> bool:
     """Whether a product has tiles enough for all SMs. Large ones that do are never split along K, however they are cut
     and moved, so that they have the same bits."""
     return rows * columns >= _WAVE
+
+
+def comes_at_once(columns: int, size: int) -> bool:
+    """Whether the others' rows come as one part: this rank's own take longer to multiply than they to come."""
+    return columns >= _HIDING * size
 
 
 def _parts(share: int) -> list[slice]:
