@@ -125,7 +125,7 @@ def predicted(case: Case, way: str, size: int, table: _cost.Table) -> float:
 
 
 def projection(rows: list[dict[str, Any]], found: dict[tuple[str, str], Fit], size: int) -> Iterator[tuple[str, ...]]:
-    """Of local sizes of TP8, on so many GPUs of one host: product, ours, NCCL's, and their ratio."""
+    """Local sizes of TP8, on so many GPUs of one host: product, ours, NCCL's, and their ratio."""
     local = [row for row in rows if "TP8" in row["case"]]
     table = {key: _cost.Added(*fit.constants) for key, fit in found.items()}
     for case, _, _ in sorted(cases_of(local)):

@@ -83,10 +83,10 @@ def _page(of: dict[str, Any], rows: list[dict[str, Any]]) -> Iterator[str]:
     yield ", ".join(f"{name} {value}" for name, value in of.items())
     yield ""
     yield "Microseconds of a layer in bfloat16, the slower rank's median of seven rounds, in a graph of ten; `exact` is"
-    yield "eager, whose host waits for sizes. Tokens are those of a rank. Of all: the products' share of AllGather's"
-    yield "time."
+    yield "eager, whose host waits for sizes. Tokens are those of a rank. The last column is the products' share of"
+    yield "AllGather's time."
     yield ""
-    names = ("features", "hidden", "experts", "top k", "tokens", "products", *WAYS, "exact / AllGather", "of all")
+    names = ("features", "hidden", "experts", "top k", "tokens", "products", *WAYS, "exact / AllGather", "share")
     cells = []
     for row in rows:
         graph, exact = row["graph"], row["eager"]["AllToAll, exact"]

@@ -27,7 +27,7 @@ def run(*arguments: str | Path) -> str:
 
 
 def test_a_fit_finds_what_times_were_made_of(tmp_path: Path) -> None:
-    """Of six sizes, all small, whose times follow from constants."""
+    """Six sizes, all small, whose times follow from constants."""
     rows = []
     for m in (16, 64, 128, 256, 512, 1024):
         for operation, k in (("all_gather", 8192), ("reduce_scatter", 2048), ("all_reduce", 2048)):
