@@ -9,7 +9,7 @@ import torch
 from vllm_stand_ins import MoEActivation
 
 FP8 = torch.float8_e4m3fn
-TOKENS, TOP_K, COUNT, FEATURES, HIDDEN = 9, 2, 4, 160, 96
+TOKENS, TOP_K, COUNT, FEATURES = 9, 2, 4, 160
 
 
 def moe_config(**others: Any) -> SimpleNamespace:
@@ -59,10 +59,11 @@ SCHEMES = {
 def run(experts: ModuleType, scheme: str, **how: Any) -> tuple[Any, Any]:
     """What the kernel makes of random tokens, and plain torch."""
     dtype, of_weights, of_rows, static = SCHEMES[scheme]
+    hidden = 128 if of_weights == "block_128x128" else 96  # vLLM has no block that gates and ups share
     activation, limit = how.get("activation", MoEActivation.SILU), how.get("limit")
     x = torch.randn(TOKENS, FEATURES)
-    w1, s1 = quantized_experts(torch.randn(COUNT, 2 * HIDDEN, FEATURES) / 8, dtype, of_weights)
-    w2, s2 = quantized_experts(torch.randn(COUNT, FEATURES, HIDDEN) / 8, dtype, of_weights)
+    w1, s1 = quantized_experts(torch.randn(COUNT, 2 * hidden, FEATURES) / 8, dtype, of_weights)
+    w2, s2 = quantized_experts(torch.randn(COUNT, FEATURES, hidden) / 8, dtype, of_weights)
     if of_weights == "tensor":
         s1, s2 = s1.reshape(COUNT), s2.reshape(COUNT)
     a1, a2 = (torch.tensor([0.01]), torch.tensor([0.02])) if static else (None, None)
@@ -92,10 +93,10 @@ def run(experts: ModuleType, scheme: str, **how: Any) -> tuple[Any, Any]:
         local = expert - ours.start
         h = values(q, scale) @ values(w1[local], s1[local]).T
         if activation is MoEActivation.GELU:
-            h = torch.nn.functional.gelu(h[:, :HIDDEN]) * h[:, HIDDEN:]
+            h = torch.nn.functional.gelu(h[:, :hidden]) * h[:, hidden:]
         else:
             h = swiglu(h, torch.inf if limit is None else limit)
-        y = again(h, dtype, of_rows, a2) @ values(w2[local], s2[local]).T
+        y = again(h.bfloat16().float(), dtype, of_rows, a2) @ values(w2[local], s2[local]).T
         share = (ids == expert).float() if on_input else weights * (ids == expert)
         expected += share.sum(1, keepdim=True) * y
     return output.float(), expected
