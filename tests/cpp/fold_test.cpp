@@ -84,7 +84,7 @@ TEST(Fold, RanksOfAGroupWaitForEachOther) {
   constexpr int kRanks = 4;
   constexpr int64_t kColumns = 24;
   const size_t bytes = Group::reserved(kRanks) + 2 * kColumns * sizeof(float);
-  std::vector<std::vector<std::max_align_t>> memory(kRanks, std::vector<std::max_align_t>(bytes / 16));
+  std::vector<std::vector<uint64_t>> memory(kRanks, std::vector<uint64_t>(bytes / sizeof(uint64_t)));
   std::vector<void*> blocks;
   for (auto& block : memory) blocks.push_back(block.data());
   std::vector<std::jthread> threads;
