@@ -62,7 +62,7 @@ def main() -> None:
                 continue  # NCCL's has as many rows on each rank
             if arguments.match not in f"{operation} {name}":
                 continue
-            if _all_go_on(time.monotonic() - began < arguments.seconds):
+            if all_go_on(time.monotonic() - began < arguments.seconds):
                 case = {"operation": operation, "case": name, "m": m, "n": n, "k": k}
                 rows.append(case | _measure(operation, m, n, k))
                 if rank == 0:
@@ -87,7 +87,7 @@ def _write(path: Path, rows: list[dict[str, Any]]) -> None:
     distributed_report.write(path, {"machine": of, "rows": rows})
 
 
-def _all_go_on(own: bool) -> bool:
+def all_go_on(own: bool) -> bool:
     flag = torch.tensor(int(own), device="cuda")
     dist.all_reduce(flag, dist.ReduceOp.MIN)
     return bool(flag.item())
@@ -109,8 +109,8 @@ def _measure(operation: str, m: int, n: int, k: int) -> dict[str, Any]:
             without[name] = str(error).splitlines()[0][:200]
         else:
             calls[name] = call
-    graphs = {name: _captured(call) for name, call in calls.items() if not name.startswith("torch")}
-    times = {"eager": _times(calls, CALLS), "graph": _times(graphs, 1)}
+    graphs = {name: captured(call) for name, call in calls.items() if not name.startswith("torch")}
+    times = {"eager": times_of(calls, CALLS), "graph": times_of(graphs, 1)}
     return times | ({"without": without} if without else {})
 
 
@@ -162,7 +162,8 @@ def _ways(operation: str, a: Tensor, b: Tensor, m: int) -> Iterator[tuple[str, C
         yield "torch mm + one-shot", one_shot
 
 
-def _captured(call: Call) -> Call:
+def captured(call: Call) -> Call:
+    """CALLS of it, as one graph."""
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # NCCL's watchdog goes on
@@ -171,7 +172,7 @@ def _captured(call: Call) -> Call:
     return graph.replay
 
 
-def _times(calls: dict[str, Call], repeats: int) -> dict[str, float]:
+def times_of(calls: dict[str, Call], repeats: int) -> dict[str, float]:
     """Microseconds of each; CALLS of them are a round, by `repeats` repetitions of what is called."""
     samples: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(ROUNDS + 1):

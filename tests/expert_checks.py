@@ -172,6 +172,33 @@ def layers_over_ranks_are_the_layer_of_one_process(ranks: Ranks) -> None:
     assert same_bits(y, ranks.rows(expected)) and same_bits(own.grad, ranks.rows(x.grad))
 
 
+def gathered_tokens_are_those_of_one_process(ranks: Ranks) -> None:
+    """Rows of experts bit by bit; sums in the order of the ranks, of each rank's in the order of choices; gradients."""
+    each = cd.AllGather(dist.group.WORLD)
+    for dtype in (torch.bfloat16, torch.float32):
+        x, ids, weights = draw(ranks, 24, dtype=dtype)
+        g, scale = ranks.draw(*x.shape, dtype=dtype), ranks.draw(experts_of(ranks), dtype=dtype)
+        whole = [t.detach().clone().requires_grad_() for t in (x, weights)]
+        rows, offs, indices = ops.moe_permute(whole[0], ids, experts_of(ranks))
+        made = rows * scale[_experts(offs, len(rows))][:, None]
+        of_whole = torch.autograd.grad(ops.moe_unpermute(made, indices, whole[1]), whole, g)
+        expert = _experts(offs, len(rows)) * ranks.size // experts_of(ranks)
+        sums = 0.0
+        for rank in range(ranks.size):
+            sums = sums + ops.moe_unpermute(torch.where((expert == rank)[:, None], made, 0), indices, weights).float()
+
+        own = [ranks.rows(t).requires_grad_() for t in (x, weights)]
+        arrived = each.dispatch(own[0], ranks.rows(ids), own[1], experts_of(ranks))
+        filled = int(arrived.offs[-1])
+        assert same_bits(arrived.rows[:filled], of_rank(ranks, rows, offs)) and not arrived.rows[filled:].any()
+        mine = scale.chunk(ranks.size)[ranks.rank][_experts(arrived.offs, len(arrived.rows))]
+        y = each.combine(arrived.rows * mine[:, None], arrived)
+        assert same_bits(y, ranks.rows(sums.to(dtype)))
+        tolerance = {"rtol": 2e-2, "atol": 2e-2} if dtype == torch.bfloat16 else {"rtol": 1e-5, "atol": 1e-5}
+        for grad, of_all in zip(torch.autograd.grad(y, own, ranks.rows(g)), of_whole, strict=True):
+            torch.testing.assert_close(grad, ranks.rows(of_all), **tolerance)
+
+
 def gradients_of_dealt_experts_may_be_float32(ranks: Ranks) -> None:
     mesh = init_device_mesh(ranks.device, (ranks.size,))
     layer = MoE(experts_of(ranks), TOP_K, FEATURES, HIDDEN, device=ranks.device, dtype=torch.bfloat16)
@@ -240,7 +267,12 @@ def expert_operators_are_as_they_say(ranks: Ranks) -> None:
 def captured_layers_are_right_for_any_routing(ranks: Ranks) -> None:
     if ranks.device == "cpu":
         return
-    layer = MoE(experts_of(ranks), TOP_K, FEATURES, HIDDEN, ep_group=dist.group.WORLD, device=ranks.device)
+    for dispatcher in (cd.AllToAll(), cd.AllGather()):
+        _captured_layer_is_right(ranks, dispatcher)
+
+
+def _captured_layer_is_right(ranks: Ranks, dispatcher: Any) -> None:
+    layer = MoE(experts_of(ranks), TOP_K, FEATURES, HIDDEN, dispatcher=dispatcher, device=ranks.device)
     inputs = [ranks.rows(ranks.draw(ranks.size * 16, FEATURES)) for _ in range(3)]
     with torch.no_grad():
         expected = [layer(x) for x in inputs]
@@ -275,6 +307,7 @@ CHECKS = (
     what_exceeds_the_capacity_is_dropped_and_counted,
     scales_go_with_their_tokens,
     layers_over_ranks_are_the_layer_of_one_process,
+    gathered_tokens_are_those_of_one_process,
     products_that_split_k_alike_have_the_bits_of_one_process,
     gradients_of_dealt_experts_may_be_float32,
     experts_are_refused_by_name,

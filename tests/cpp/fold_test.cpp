@@ -84,7 +84,7 @@ TEST(Fold, RanksOfAGroupWaitForEachOther) {
   constexpr int kRanks = 4;
   constexpr int64_t kColumns = 24;
   const size_t bytes = Group::reserved(kRanks) + 2 * kColumns * sizeof(float);
-  std::vector<std::vector<std::max_align_t>> memory(kRanks, std::vector<std::max_align_t>(bytes / 16));
+  std::vector<std::vector<uint64_t>> memory(kRanks, std::vector<uint64_t>(bytes / sizeof(uint64_t)));
   std::vector<void*> blocks;
   for (auto& block : memory) blocks.push_back(block.data());
   std::vector<std::jthread> threads;
@@ -159,11 +159,13 @@ TEST(FoldLaunches, WhatIsPushedIsSmallAndInWholePieces) {
   EXPECT_TRUE(can_push(p));
   const FoldLaunch launch = fold_launches(p)[0];
   EXPECT_LE(launch.params.pieces, launch.shape.grid.x * kFoldThreads * pushed_pieces(2));
-  p.rows = p.most_rows = 65;
+  p.rows = p.most_rows = 128;
+  EXPECT_TRUE(can_push(p));
+  p.rows = p.most_rows = 129;
   EXPECT_FALSE(can_push(p));
   p.pushed = true;
   EXPECT_EQ(validate(p)[0],
-            "pushed is true, but 2 partial results of 65 x 8192 bfloat16 are too many or lie in unaligned rows; leave "
+            "pushed is true, but 2 partial results of 129 x 8192 bfloat16 are too many or lie in unaligned rows; leave "
             "it");
   p.rows = p.most_rows = 16;
   EXPECT_TRUE(validate(p).empty());
@@ -180,8 +182,8 @@ TEST(FoldLaunches, WhatIsPushedIsSmallAndInWholePieces) {
 TEST(FoldLaunches, PushedPiecesFitTheirPlaces) {
   for (const uint32_t ranks : {1, 2, 4, 5, 8, 16}) {
     EXPECT_EQ(pushed_offset(ranks, 0, 0, 0), kGroupHeaderBytes);
-    EXPECT_LE(pushed_pieces(ranks) * kFoldThreads * 16, kPushedBytes);
-    EXPECT_EQ(pushed_offset(ranks, 7, ranks - 1, kMostCtas - 1) + kPushedBytes, reserved_bytes(ranks));
+    const uint64_t bytes_of_cta = pushed_pieces(ranks) * kFoldThreads * 16;
+    EXPECT_EQ(pushed_offset(ranks, 7, ranks - 1, kMostCtas - 1) + bytes_of_cta, reserved_bytes(ranks));
     EXPECT_EQ(pushed_offset(ranks, 4, 0, 1), pushed_offset(ranks, 6, 0, 1));
   }
 }

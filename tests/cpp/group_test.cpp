@@ -20,7 +20,7 @@ class Ranks {
  public:
   explicit Ranks(int size) : size_(size), block_bytes_(Group::reserved(size) + 4096) {
     for (int r = 0; r < size; ++r) {
-      memory_.emplace_back(block_bytes_ / sizeof(std::max_align_t));
+      memory_.emplace_back(block_bytes_ / sizeof(uint64_t));
       blocks_.push_back(memory_.back().data());
     }
   }
@@ -37,7 +37,7 @@ class Ranks {
  private:
   const int size_;
   const size_t block_bytes_;
-  std::vector<std::vector<std::max_align_t>> memory_;
+  std::vector<std::vector<uint64_t>> memory_;  // of no type with padding, which nothing makes zero
   std::vector<void*> blocks_;
 };
 

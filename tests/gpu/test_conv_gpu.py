@@ -142,9 +142,7 @@ class Case:
         planner = getattr(cleave, f"plan_conv{len(self.convolution.axes)}d")
         values = {name: self.extra[name] for name in ("c", "bias") if name in self.extra}
         options = {name: value for name, value in self.extra.items() if name not in ("beta", *values)}
-        planned = planner(
-            self.kind, *inputs, size=size, out=self.out, **values, **self.convolution.geometry, **options
-        )
+        planned = planner(self.kind, *inputs, size=size, out=self.out, **values, **self.convolution.geometry, **options)
         plan = _core.plan_as(planned, name)
         self.out.fill_(float("nan"))
         plan.run(*inputs, out=self.out, alpha=0.5, beta=self.extra.get("beta", 0.0), **values)

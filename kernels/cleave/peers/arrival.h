@@ -32,11 +32,16 @@ struct GroupHeader {
 inline constexpr uint32_t kGroupHeaderBytes = 64 << 10;
 static_assert(sizeof(GroupHeader) <= kGroupHeaderBytes);
 
-/// Behind the header: what each peer's CTAs push to those of the same number here (pushed.h), for even and odd epochs.
-inline constexpr uint32_t kPushedBytes = 8 << 10;  // of a CTA
+/// Pieces of 16 bytes that a thread sends each peer and receives together (pushed.h): fewer of more peers.
+CLEAVE_HD constexpr uint32_t pushed_pieces(uint32_t ranks) {
+  return ranks <= 2 ? 4 : ranks <= 4 ? 2 : 1;
+}
+inline constexpr uint32_t kPushingThreads = 256;  // of a CTA
 
+/// Behind the header: what each peer's CTAs push to those of the same number here, for even and odd epochs.
 CLEAVE_HD constexpr uint64_t pushed_offset(uint32_t ranks, uint32_t epoch, uint32_t sender, uint32_t cta) {
-  return kGroupHeaderBytes + uint64_t((epoch % 2 * ranks + sender) * kMostCtas + cta) * kPushedBytes;
+  const uint64_t bytes_of_cta = pushed_pieces(ranks) * kPushingThreads * 16;
+  return kGroupHeaderBytes + ((epoch % 2 * ranks + sender) * kMostCtas + cta) * bytes_of_cta;
 }
 
 /// What of each rank's block is the group's; its staging follows.

@@ -21,7 +21,7 @@ struct FoldConfig {
   CLEAVE_HD friend constexpr bool operator==(const FoldConfig&, const FoldConfig&) = default;
 };
 
-inline constexpr uint32_t kFoldThreads = 256;  // of a CTA
+inline constexpr uint32_t kFoldThreads = kPushingThreads;  // of a CTA
 static_assert(kFoldThreads >= kMostRanks);
 
 /// Neighbours that a thread has at once: 16 bytes of each partial result.
@@ -34,11 +34,6 @@ CLEAVE_HD constexpr uint32_t fold_ahead(const FoldConfig& c) {
   return c.ranks <= 2 ? 4 : c.ranks <= 4 ? 2 : 1;
 }
 
-/// Pieces of a thread that it sends and receives together.
-CLEAVE_HD constexpr uint32_t pushed_pieces(uint32_t ranks) {
-  return ranks <= 4 ? 2 : 1;
-}
-static_assert(pushed_pieces(2) * kFoldThreads * 16 <= kPushedBytes);
 inline constexpr uint32_t kMostPushingRanks = 8;
 
 /// An exact sum, scaled as one GPU's epilogue does it (epilogue/epilogue.h).

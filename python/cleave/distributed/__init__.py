@@ -32,10 +32,11 @@ from .. import _mistakes
 from . import _explained, _operators
 from ._direct import call
 from ._errors import PeerError
-from ._moe import AllToAll, Dispatched, Route, moe_combine, moe_dispatch
+from ._moe import AllGather, AllToAll, Dispatched, Route, moe_combine, moe_dispatch
 from ._peers import Peers, name_of
 
 __all__ = [
+    "AllGather",
     "AllToAll",
     "Dispatched",
     "PeerError",

@@ -3,6 +3,7 @@ longer than all else that it does."""
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import torch
@@ -13,27 +14,40 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode
 from . import _operators
 
 _PLAIN = (Tensor, nn.Parameter)
+_PLAIN_OPTIONS = (str, torch.dtype, bool, int, type(None))
 
 
 def call(name: str, *arguments: Any, only: dict[str, Any] | None = None, **options: Any) -> Any:
     """torch.ops.cleave's operator of that name, or, where it makes no difference, its implementation at once.
 
     It makes one to gradients, to torch.compile, export and fakes, to modes, subclasses and transforms, and to the
-    profiler. Options go by the operator, whose schema says what they may be. only: what the implementation alone is
-    told.
+    profiler. Options that the schema does not have, and tensors among them, go by the operator, too. only: what the
+    implementation alone is told.
     """
-    if options or torch.compiler.is_compiling() or _is_watched(arguments):
+    if torch.compiler.is_compiling() or _is_watched(arguments) or not _are_plain(name, options):
         return getattr(torch.ops.cleave, name)(*arguments, **options)
-    return _operators.IMPLEMENTATIONS[name](*arguments, **(only or {}))
+    return _operators.IMPLEMENTATIONS[name](*arguments, **options, **(only or {}))
+
+
+def _are_plain(name: str, options: dict[str, Any]) -> bool:
+    return all(option in _options_of(name) and type(x) in _PLAIN_OPTIONS for option, x in options.items())
+
+
+@cache
+def _options_of(name: str) -> frozenset[str]:
+    schema = getattr(torch.ops.cleave, name).default._schema
+    return frozenset(argument.name for argument in schema.arguments if argument.kwarg_only)
 
 
 def _is_watched(arguments: tuple[Any, ...]) -> bool:
-    tensors = [x for x in arguments if not isinstance(x, str) and x is not None]
+    records = torch.is_grad_enabled()
+    for x in arguments:
+        if x is None or type(x) is str:
+            continue
+        if type(x) not in _PLAIN or (records and x.requires_grad) or not (x.is_cuda or x.is_cpu):
+            return True
     return (
-        any(type(x) not in _PLAIN for x in tensors)
-        or (torch.is_grad_enabled() and any(x.requires_grad for x in tensors))
-        or any(x.device.type not in ("cpu", "cuda") for x in tensors)
-        or _get_current_dispatch_mode() is not None
+        _get_current_dispatch_mode() is not None
         or _get_current_function_mode() is not None
         or torch._C._functorch.peek_interpreter_stack() is not None
         or torch.autograd._profiler_enabled()

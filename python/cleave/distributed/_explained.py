@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from . import _operators
+from . import _cost
 from ._peers import Peers
 from ._transports import fills_a_gpu, is_large, name_for
 
@@ -16,7 +16,20 @@ def explained(operation: str, m: int, n: int, itemsize: int, peers: Peers, devic
     large = is_large(m, peers.size, gathers)
     large = large and (operation.startswith("all_gather") or fills_a_gpu(m // peers.size, n))
     steps = _steps(operation, m * n * itemsize, peers.size, transport, large)
-    return f"{transport}{why}, {steps}" + ("; large: parts are moved while others are made" if large else "")
+    hidden = "; large: parts are moved while others are made" if large else ""
+    return f"{transport}{why}, {steps}{hidden}{_times(operation, m * n * itemsize, peers.size, device)}"
+
+
+def _times(operation: str, whole: int, size: int, device: torch.device) -> str:
+    """What the model says, of GPUs."""
+    if device.type != "cuda" or size == 1:
+        return ""
+    kind = next(kind for kind in ("all_reduce", "reduce_scatter", "all_gather") if kind in operation)
+    peer, nccl = (_cost.added(kind, way, whole, size) for way in ("peer", "nccl"))
+    return (
+        f". Where nothing is hidden it takes {peer:.0f} us beside the product through memory that all see, and "
+        f"{nccl:.0f} us by NCCL: so says a model, fitted on two GPUs of one host"
+    )
 
 
 def _steps(operation: str, sent: int, size: int, transport: str, large: bool) -> str:
@@ -30,7 +43,7 @@ def _steps(operation: str, sent: int, size: int, transport: str, large: bool) ->
         if through_memory:
             return f"product into memory that all see, sum in rank order, which reads {part} bytes of peers'"
         return f"unfused: product, all-to-all of {part} bytes a rank, sum in rank order"
-    if not large and _operators.is_one_shot(sent, size):
+    if not large and _cost.is_one_shot(sent, size):
         why = "; a second trip would cost more than the bytes that it saves"
         if through_memory:
             read = sent * (size - 1)

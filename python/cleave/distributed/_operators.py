@@ -10,14 +10,16 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from .. import gemm, scaled_gemm
+from .. import _core, gemm, scaled_gemm
+from .._torch_precision import precision
 from ..torch._operators import activations, autograd
 from ..torch._operators.fake import default_dtype
 from ..torch._operators.sum_to import sum_to
 from . import _agreement, _moe_operators, _rules
+from ._cost import is_one_shot
 from ._fold import fold, is_fused, onto
 from ._peer_memory import bytes_of
-from ._peers import Peers
+from ._peers import Peers, first_rows
 from ._transports import Collectives, Multiply, PeerStores, fills_a_gpu, is_large, transport_for
 
 _library = torch.library.Library("cleave", "FRAGMENT")
@@ -89,7 +91,7 @@ def _partials(
             parts, out_dtype, bias, c, activation, scale_d, most_rows=rows, pushed=True, scales=scales, **way.meeting
         )
     whole = None if scatter else way.whole(a, rows, columns, out_dtype, shape.large)
-    made = a.new_empty(own, columns, dtype=out_dtype) if whole is None else whole.own[:own]
+    made = a.new_empty(own, columns, dtype=out_dtype) if whole is None else first_rows(whole.own, own)
     if whole is not None and c is not None:
         c = c[peers.rank * share : peers.rank * share + own]
     fused = fuses and is_fused(a, peers.size, c, bias, activation, scale_d)
@@ -97,10 +99,10 @@ def _partials(
         added = None if c is None else c[part]
         rows_of_a = slice(peers.rank * share + part.start, peers.rank * share + part.stop)
         if parts[peers.rank] is None:
-            multiply(made[part], rows_of_a, onto(parts, partial_dtype, added, bias))
+            multiply(_part(made, part), rows_of_a, onto(parts, partial_dtype, added, bias))
         else:
             most = share if part.stop == own else part.stop - part.start
-            given = {"out": made[part], "most_rows": most, "scales": _rules.of_rows(scales, rows_of_a)}
+            given = {"out": _part(made, part), "most_rows": most, "scales": _rules.of_rows(scales, rows_of_a)}
             fold(parts, out_dtype, bias, added, activation, scale_d, **given, **way.meeting)
         if whole is not None:
             whole.made(part)
@@ -143,17 +145,6 @@ def _way(peers: Peers, device: torch.device, transport: str, call: str, bytes: i
     return transport_for(peers, device, transport, call, bytes)
 
 
-_WIRE = 3e5  # bytes a microsecond, one way, between two GPUs of one host
-_COLLECTIVE = 20.0  # microseconds until one begins to move bytes
-
-
-def is_one_shot(partial_bytes: int, size: int) -> bool:
-    """Whether every rank had better sum all of what every rank sends to all, than its rows alone, which are then sent
-    around: one collective less, and (size - 1) partial results on the wire instead of 2 (size - 1) / size."""
-    more = (size - 1) * (1 - 2 / size) * partial_bytes
-    return more / _WIRE <= _COLLECTIVE
-
-
 def _sum(name: str, scatter: bool) -> Callable[..., Tensor]:
     def implementation(
         a: Tensor, b: Tensor, group_name: str, bias: Tensor | None = None, c: Tensor | None = None, **options: Any
@@ -163,13 +154,11 @@ def _sum(name: str, scatter: bool) -> Callable[..., Tensor]:
         _rules.check_operands(a, b, False, name)
 
         peers = Peers(group_name, name)
-        split = _split_of(a.shape[0], b, peers, False)
+        how = _how(a, a.shape[0], b, peers, False)
 
-        def multiply(out: Tensor, rows: slice, epilogue: Any = None) -> None:
-            if epilogue is None:
-                torch.ops.cleave.gemm.out(a[rows], b, split_k_mode=split, out=out)
-            else:
-                gemm(a[rows], b, epilogue=epilogue, split_k_mode=split, out=out)
+        def multiply(out: Tensor | None, rows: slice, epilogue: Any = None) -> Tensor:
+            made = _new(out, a, rows, b, given["partial_dtype"])
+            return gemm(_part(a, rows), b, epilogue=epilogue, out=made, **how)
 
         added = {"bias": bias, "c": c, "scale_d": None}
         return _partials(peers, a, b.shape[1], multiply, fuses=True, scatter=scatter, **added, **given)
@@ -177,9 +166,26 @@ def _sum(name: str, scatter: bool) -> Callable[..., Tensor]:
     return implementation
 
 
+def _part(x: Tensor, rows: slice) -> Tensor:
+    return x if rows.stop - rows.start == x.shape[0] else x[rows]
+
+
+def _new(out: Tensor | None, a: Tensor, rows: slice, b: Tensor, dtype: torch.dtype) -> Tensor:
+    """Where a product of these rows goes."""
+    return a.new_empty(rows.stop - rows.start, b.shape[1], dtype=dtype) if out is None else out
+
+
+def _how(a: Tensor, rows: int, b: Tensor, peers: Peers, gathers: bool) -> dict[str, str]:
+    """A product's options that do not follow from its operands: float32 is multiplied as torch says."""
+    split = {"split_k_mode": _split_of(rows, b, peers, gathers)}
+    return split | {"precision": precision()} if a.itemsize == 4 else split
+
+
 def _split_of(rows: int, b: Tensor, peers: Peers, gathers: bool) -> str:
-    """How K is split inside a GPU: alike in sums of all rows and of each rank's."""
-    return "none" if is_large(rows, peers.size, gathers) and fills_a_gpu(peers.share(rows), b.shape[1]) else "auto"
+    """How K is split inside a GPU: alike in sums of all rows and of each rank's, and for all rows where that is asked
+    of every product."""
+    large = is_large(rows, peers.size, gathers) and fills_a_gpu(peers.share(rows), b.shape[1])
+    return "none" if large and not _core.batch_invariant() else "auto"
 
 
 def _scaled_sum(name: str, scatter: bool) -> Callable[..., Tensor]:
@@ -207,14 +213,12 @@ def _scaled_sum(name: str, scatter: bool) -> Callable[..., Tensor]:
             _rules.check_exact(options.get("partial_dtype"), peers)
             given["partial_dtype"], given["exact"] = torch.int32, (_rules.vector(scale_a), _rules.vector(scale_b))
 
-        def multiply(out: Tensor, rows: slice, epilogue: Any = None) -> None:
-            scale = scale_a[rows] if by_row else scale_a
+        def multiply(out: Tensor | None, rows: slice, epilogue: Any = None) -> Tensor:
+            scale = _part(scale_a, rows) if by_row else scale_a
             scales = (None, None) if exact else (scale, scale_b)
-            options = {"use_fast_accum": use_fast_accum, "split_k_mode": split, "out": out}
-            if epilogue is None:
-                torch.ops.cleave.scaled_gemm.out(a[rows], b, *scales, **options)
-            else:
-                scaled_gemm(a[rows], b, *scales, epilogue=epilogue, **options)
+            made = _new(out, a, rows, b, given["partial_dtype"])
+            options = {"use_fast_accum": use_fast_accum, "split_k_mode": split, "out": made}
+            return scaled_gemm(_part(a, rows), b, *scales, epilogue=epilogue, **options)
 
         added = {"bias": bias, "c": c, "scale_d": scale_d}
         return _partials(peers, a, b.shape[1], multiply, fuses=not exact, scatter=scatter, **added, **given)
@@ -229,11 +233,13 @@ def _sum_rows(name: str, scatter: bool) -> Callable[..., Tensor]:
         given = _with_dtypes({"transport": transport}, x.dtype, x)
         added = {"bias": bias, "c": None, "scale_d": None}
 
-        def copy(out: Tensor, rows: slice) -> None:
-            out.copy_(x[rows])
+        x = x.contiguous()
+
+        def rows_of(out: Tensor | None, rows: slice) -> Tensor:
+            return x[rows] if out is None else out.copy_(x[rows])
 
         peers = Peers(group_name, name)
-        return _partials(peers, x, x.shape[1], copy, fuses=False, scatter=scatter, **added, **given)
+        return _partials(peers, x, x.shape[1], rows_of, fuses=False, scatter=scatter, **added, **given)
 
     return implementation
 
@@ -274,11 +280,10 @@ def _all_gather_gemm(
     _rules.check_out(out_dtype or a.dtype, None)
     rows = _all_rows(a, rows, peers)
     out = a.new_empty(rows, b.shape[1], dtype=out_dtype or a.dtype)
-    split = _split_of(rows, b, peers, True)
+    how = _how(a, rows, b, peers, True)
 
     def use(gathered: list[Tensor], part: slice) -> None:
-        options = {"activation": activation, "split_k_mode": split, "out": out[part]}
-        torch.ops.cleave.gemm.out(gathered[0], b, bias, **options)
+        gemm(gathered[0], b, bias=bias, activation=activation, out=_part(out, part), **how)
 
     (gathered,) = _gather("all_gather_gemm", rows, peers, transport, a, use=use, columns=b.shape[1], kept=kept)
     return out, gathered
@@ -315,8 +320,8 @@ def _all_gather_scaled_gemm(
 
     def use(gathered: list[Tensor], part: slice) -> None:
         x, scale = gathered if by_row else (*gathered, None)
-        options = {"use_fast_accum": use_fast_accum, "activation": activation, "split_k_mode": split, "out": out[part]}
-        torch.ops.cleave.scaled_gemm.out(x, b, scale, scale_b, bias, **options)
+        options = {"use_fast_accum": use_fast_accum, "activation": activation, "split_k_mode": split}
+        scaled_gemm(x, b, scale, scale_b, bias=bias, out=_part(out, part), **options)
 
     _gather(name, rows, peers, transport, a, *by_row, use=use, columns=b.shape[1], kept=False)
     return out
@@ -512,12 +517,22 @@ def _backward_reduce_scatter_rows(ctx: Any, grad: Tensor) -> tuple[Tensor | None
     return _backward_all_reduce_rows(ctx, gathered)
 
 
+def _save_gathered_rows(ctx: Any, inputs: tuple[Any, ...], keyword_only_inputs: dict[str, Any], output: Tensor) -> None:
+    _, ctx.group_name = inputs
+    ctx.transport = keyword_only_inputs["transport"]
+
+
+def _backward_gathered_rows(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+    return torch.ops.cleave.reduce_scatter_rows(grad.contiguous(), ctx.group_name, transport=ctx.transport), None
+
+
 _GRADIENTS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "gemm_all_reduce": (_save_sum, _backward_all_reduce),
     "gemm_reduce_scatter": (_save_sum, _backward_reduce_scatter),
     "all_gather_gemm": (_save_gather, _backward_gather),
     "all_reduce_rows": (_save_rows, _backward_all_reduce_rows),
     "reduce_scatter_rows": (_save_rows, _backward_reduce_scatter_rows),
+    "all_gather_rows": (_save_gathered_rows, _backward_gathered_rows),
 }
 
 

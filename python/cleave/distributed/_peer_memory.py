@@ -103,7 +103,10 @@ class Turn:
 
     def gather(self, own: Tensor, out: Tensor) -> None:
         """The same; and what all ranks have where `own` is, one below the other."""
-        self.group.gather(own.data_ptr(), own.nbytes, out.data_ptr(), self.call, self._stream)
+        if own.numel() == 0:  # which has no address
+            self.meet()
+        else:
+            self.group.gather(own.data_ptr(), own.nbytes, out.data_ptr(), self.call, self._stream)
 
 
 def bytes_of(*tensors: tuple[tuple[int, ...], torch.dtype]) -> int:

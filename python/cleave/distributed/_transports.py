@@ -16,10 +16,11 @@ from torch import Tensor
 
 from . import _peer_memory
 from ._peer_memory import PeerMemory, Turn
-from ._peers import Peers, collective_of, exchange, gather, gather_rows
+from ._peers import Peers, collective_of, exchange, first_rows, gather, gather_rows
 
-Multiply = Callable[..., None]
-"""multiply(out, rows[, epilogue]): of some rows of a, or what an epilogue function makes of it."""
+Multiply = Callable[..., Tensor]
+"""multiply(out, rows[, epilogue]): of some rows of a, or what an epilogue function makes of it; `out`, or what there is
+already, where that is None."""
 Use = Callable[[list[Tensor], slice], None]
 """Multiplies tensors' rows, which are these of all."""
 
@@ -33,8 +34,7 @@ class Collectives:
 
     def everyones(self, multiply: Multiply, like: Tensor, rows: int, columns: int, dtype: torch.dtype) -> list[Tensor]:
         """All ranks' products, like `like` but for this shape and dtype."""
-        own = like.new_empty(rows, columns, dtype=dtype)
-        multiply(own, slice(0, rows))
+        own = multiply(None, slice(0, rows))
         return list(gather(own, self.peers, self.name).view(self.peers.size, rows, columns).unbind())
 
     def shares(
@@ -44,7 +44,7 @@ class Collectives:
         be None, with `fused`: it is to be multiplied now, and the others' are there."""
         size, share, own = self.peers.size, self.peers.share(rows), self.peers.own(rows)
         product = like.new_empty(size * share, columns, dtype=dtype)
-        multiply(product[:rows], slice(0, rows))
+        multiply(first_rows(product, rows), slice(0, rows))
         received = exchange(product, self.peers, self.name)
         yield slice(0, own), [part[:own] for part in received.view(size, share, columns).unbind()]
 
@@ -102,7 +102,7 @@ class PeerStores:
             yield from self._pushed_products(multiply, like, share, columns, dtype, fused)
         else:
             products = self._turn.take((size * share, columns), dtype)
-            multiply(products[rank][:rows], slice(0, rows))
+            multiply(first_rows(products[rank], rows), slice(0, rows))
             yield slice(0, own), [product[rank * share : rank * share + own] for product in products]
 
     def _pushed_products(
@@ -111,23 +111,23 @@ class PeerStores:
         """The others' rows first, which leave while the rest is multiplied."""
         size, rank = self.peers.size, self.peers.rank
         slots = self._turn.take((size, share, columns), dtype)  # of each rank: a place for each rank's rows of its own
-        others = like.new_empty(size - 1, share, columns, dtype=dtype)
         beside = Beside(like.device)
-        parts, there = _parts(share), []
+        parts, there, leaving = _parts(share), [], []
         for part in parts:
             for step in range(1, size):  # from the next rank on, so that none receives from all at once
                 owner = (rank + step) % size
-                multiply(others[step - 1, part], _rows_of(owner, share, part))
+                leaving.append(multiply(None, _rows_of(owner, share, part)))
                 with beside.behind_all():
-                    slots[owner][rank, part].copy_(others[step - 1, part], non_blocking=True)
+                    slots[owner][rank, part].copy_(leaving[-1], non_blocking=True)
             if fused:  # else the kernel that adds up begins with a meeting
                 self._turn.meet(beside.stream)
             there.append(beside.event())
-        if not fused:
-            multiply(slots[rank][rank], slice(rank * share, (rank + 1) * share))
+        own = None if fused else multiply(None, slice(rank * share, (rank + 1) * share))
         for part, event in zip(parts, there, strict=True):
             beside.computing.wait_event(event)
-            yield part, [None if fused and r == rank else slots[rank][r, part] for r in range(size)]
+            received: list[Tensor | None] = list(slots[rank][:, part].unbind())
+            received[rank] = None if own is None else own[part]
+            yield part, received
 
     def whole(self, like: Tensor, rows: int, columns: int, dtype: torch.dtype, large: bool) -> Whole:
         everyones = self._turn.take((self.peers.share(rows), columns), dtype)
@@ -138,7 +138,7 @@ class PeerStores:
     def _whole_of(self, own: Tensor, rows: int) -> Tensor:
         whole = own.new_empty(self.peers.size * own.shape[0], *own.shape[1:])
         self._turn.gather(own, whole)
-        return whole[:rows]
+        return first_rows(whole, rows)
 
     def gather_rows(
         self, *parts: Tensor, rows: int, large: bool, use: Use | None = None, columns: int = 0, kept: bool = True
@@ -148,7 +148,7 @@ class PeerStores:
             return self._pushed_rows(parts, share, use, columns, kept or not fills_a_gpu(share, columns))
         taken = [self._turn.take((share, *x.shape[1:]), x.dtype) for x in parts]
         for x, everyones in zip(parts, taken, strict=True):
-            everyones[self.peers.rank][: x.shape[0]].copy_(x)
+            first_rows(everyones[self.peers.rank], x.shape[0]).copy_(x)
         gathered = [self._whole_of(everyones[self.peers.rank], rows) for everyones in taken]
         if use is not None:
             use(gathered, slice(0, rows))
@@ -161,8 +161,8 @@ class PeerStores:
         slots = [self._turn.take((size * share, *x.shape[1:]), x.dtype) for x in parts]
         gathered = [x.new_empty(size * share if kept else 0, *x.shape[1:]) for x in parts]
         beside, there, moved = Beside(parts[0].device), [], _parts(share)
-        # All at once, where this rank's own take longer than they do to come; ranks meet as often, whatever columns.
-        pieces = [slice(0, share)] if columns >= _HIDING * size else moved
+        # Ranks meet as often, whatever columns they have.
+        pieces = [slice(0, share)] if comes_at_once(columns, size) else moved
         with beside.behind_all():
             for part in pieces:
                 for x, everyones in zip(parts, slots, strict=True):
@@ -250,6 +250,11 @@ def fills_a_gpu(rows: int, columns: int) -> bool:
     """Whether a product has tiles enough for all SMs. Large ones that do are never split along K, however they are cut
     and moved, so that they have the same bits."""
     return rows * columns >= _WAVE
+
+
+def comes_at_once(columns: int, size: int) -> bool:
+    """Whether the others' rows come as one part: this rank's own take longer to multiply than they to come."""
+    return columns >= _HIDING * size
 
 
 def _parts(share: int) -> list[slice]:

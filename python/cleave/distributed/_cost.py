@@ -1,0 +1,59 @@
+"""What a call over ranks adds to its product, in microseconds: a model, fitted on two GPUs of one host
+(`python -m bench.distributed_fit`, which says how far it is off). `explain` says its numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import sqrt
+from typing import NamedTuple
+
+WIRE = 3.7e5  # bytes a microsecond, one way, that copy engines move between two GPUs of one host
+
+
+class Added(NamedTuple):
+    """us + root * sqrt(bytes) + byte * bytes, of the bytes that a rank sends: kernels and meetings; what does not fill
+    the wire; the wire and the memory."""
+
+    us: float
+    root: float
+    byte: float
+
+    def of(self, bytes: float) -> float:
+        return self.us + self.root * sqrt(bytes) + self.byte * bytes
+
+
+# By operation and transport, where nothing is moved while something else is made.
+ADDED = {
+    ("reduce_scatter", "peer"): Added(0.43, 0.0107, 1.91e-07),
+    ("reduce_scatter", "nccl"): Added(4.80, 0.0085, 3.44e-06),
+    ("all_reduce", "peer"): Added(1.88, 0.00466, 2.57e-06),
+    ("all_reduce", "nccl"): Added(5.34, 0.00835, 2.6e-06),
+    ("all_gather", "peer"): Added(5.68, 0.00163, 3.45e-06),
+    ("all_gather", "nccl"): Added(4.42, 0.00925, 3.3e-06),
+}
+
+
+Table = Mapping[tuple[str, str], Added]
+
+
+def is_one_shot(partial_bytes: int, size: int, table: Table = ADDED) -> bool:
+    """Whether every rank had better sum all of what every rank sends to all, than its rows alone, which are then sent
+    around: one trip less, and (size - 1) partial results on the wire instead of 2 (size - 1) / size. By whatever
+    transport, what the memory of peers would take says it."""
+    one_trip = table["all_reduce", "peer"].of((size - 1) * partial_bytes)
+    return one_trip <= _two_trips(partial_bytes, size, table)
+
+
+def _two_trips(partial_bytes: int, size: int, table: Table) -> float:
+    share = partial_bytes * (size - 1) / size
+    return table["reduce_scatter", "peer"].of(share) + table["all_gather", "peer"].of(share)
+
+
+def added(operation: str, transport: str, whole: int, size: int, table: Table = ADDED) -> float:
+    """Microseconds, where nothing is made meanwhile; whole: bytes of a partial result, or of the gathered operand."""
+    model, share = table[operation, transport], whole * (size - 1) / size
+    if operation != "all_reduce":
+        return model.of(share)
+    if transport != "peer":
+        return model.of(2 * share)
+    return model.of((size - 1) * whole) if is_one_shot(whole, size, table) else _two_trips(whole, size, table)

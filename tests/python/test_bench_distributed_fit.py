@@ -1,0 +1,85 @@
+"""The model of what calls over ranks add, and what bench.expert_parallel writes; without a GPU.
+
+In processes of their own: cleave.distributed would add its operators to what other tests of this one see.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", minversion="2.10")
+pytest.importorskip("scipy")
+
+ROOT = Path(__file__).parents[2]
+ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "python"), str(ROOT)])}
+
+
+def run(*arguments: str | Path) -> str:
+    done = subprocess.run(arguments, env=ENVIRONMENT, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_fit_finds_what_times_were_made_of(tmp_path: Path) -> None:
+    """Six sizes, all small, whose times follow from constants."""
+    rows = []
+    for m in (16, 64, 128, 256, 512, 1024):
+        for operation, k in (("all_gather", 8192), ("reduce_scatter", 2048), ("all_reduce", 2048)):
+            whole = m * (k if operation == "all_gather" else 1024) * 2
+            sent = whole * (2 if operation == "all_reduce" else 1) / 2
+            graph = {"cleave alone": 20.0, "cleave peer": 25.0 + 0.002 * sent**0.5 + 3e-6 * sent}
+            graph["cleave + NCCL"] = 28.0 + 0.004 * sent**0.5 + 5e-6 * sent
+            case = {"operation": operation, "case": "o, TP8", "m": m, "n": 1024, "k": k}
+            rows.append(case | {"graph": graph, "eager": {}})
+    result, model = tmp_path / "result.json", tmp_path / "model.py"
+    program = f"from bench import tables; rows = {rows}; of = {{'gpu': 'a GPU', 'gpus': 2}}; "
+    program += "print(tables.text({'machine': of, **tables.pack(rows)}))"
+    result.write_text(run(sys.executable, "-c", program))
+    model.write_text((ROOT / "python/cleave/distributed/_cost.py").read_text())
+    said = run(sys.executable, "-m", "bench.distributed_fit", result, model)
+    assert model.read_text().count("Added(5.00, 0.002, 3e-06)") == 3
+    assert model.read_text().count("Added(8.00, 0.004, 5e-06)") == 3
+    assert "| all_reduce | peer | 5.00 | 0.002 | 333 | 6 | 0.0% | 0.0% |" in said
+    assert "| reduce_scatter | 1024 x 1024 x 2048 | 20 | 33 | 43 | 1.28 |" in said  # of eight GPUs
+
+
+MODEL = """
+from cleave.distributed._cost import ADDED, added, is_one_shot
+sizes = [1 << power for power in range(10, 27)]
+for size in (2, 4, 8):
+    times = [added("all_reduce", "peer", whole, size) for whole in sizes]
+    assert times == sorted(times)
+    for whole, took in zip(sizes, times):
+        one = ADDED["all_reduce", "peer"].of((size - 1) * whole)
+        assert (took == one) == is_one_shot(whole, size) and took <= one
+assert is_one_shot(16 * 8192 * 2, 2) and is_one_shot(1 << 15, 8) and not is_one_shot(1 << 20, 8)
+"""
+
+
+def test_the_model_takes_the_fewer_trips_that_pay() -> None:
+    run(sys.executable, "-c", MODEL)
+
+
+LAYER = """
+import json
+from pathlib import Path
+from bench import expert_parallel, report
+path = Path({path!r})
+expert_parallel.write(path, {{"machine": {{"gpu": "a GPU"}}, "rows": [{row}]}})
+print(json.dumps(report.load(path)["rows"]))
+"""
+
+
+def test_layers_of_experts_become_a_table(tmp_path: Path) -> None:
+    us = {"products": 60.0, "AllToAll": 120.0, "AllToAll, exact": 150.0, "AllGather": 75.0}
+    row = {"name": "a layer", "features": 64, "hidden": 32, "experts": 8, "top_k": 2, "tokens": 16}
+    row |= {"off": {"AllToAll": 0.0}, "eager": us, "graph": {name: us[name] for name in us if "exact" not in name}}
+    path = tmp_path / "x.json"
+    assert json.loads(run(sys.executable, "-c", LAYER.format(path=str(path), row=row))) == [row]
+    assert "| 64 | 32 | 8 | 2 | 16 | 60 | 120 | 150 | 75 | 2.00 | 0.80 |" in path.with_suffix(".md").read_text()
