@@ -112,8 +112,8 @@ CLEAVE_DEVICE void produce(const Params<C>& p, const CtaCoord<C>& cta, uint32_t 
   ptx::launch_dependents();
 }
 
-/// The same for a packed weight, or its scales, each by a thread of its own, since computing addresses would hold up the
-/// TMA lane. A static weight does not wait for the launch ahead.
+/// The same for a packed weight, or its scales, each by a thread of its own, since computing addresses would hold up
+/// the TMA lane. A static weight does not wait for the launch ahead.
 template <class Loader, GemmConfig C>
 CLEAVE_DEVICE void produce_weights(const Params<C>& p, const CtaCoord<C>& cta, uint32_t smem) {
   constexpr SmemPlan kPlan = smem_plan(C);
@@ -297,8 +297,8 @@ CLEAVE_DEVICE void consume(const Params<C>& p, const CtaCoord<C>& cta, uint32_t 
   if constexpr (stages_output(C)) staged_store.drain();
 }
 
-/// Whether this thread, of the warp whose first thread is `first`, issues its loads. With a single consumer, a k block is
-/// so small that issuing its loads takes longer than multiplying it. An elected lane issues them in a fifth of the
+/// Whether this thread, of the warp whose first thread is `first`, issues its loads. With a single consumer, a k block
+/// is so small that issuing its loads takes longer than multiplying it. An elected lane issues them in a fifth of the
 /// clocks; other kernels gain nothing by it (docs/notes/2026-11-choice.md). With packed weights it is the other way
 /// round (docs/notes/2026-11-four-bit-weights.md).
 template <GemmConfig C>

@@ -81,7 +81,8 @@ class WeightLineLoader {
     rows_ = min_of(p_.size.m - m0, C.tile.m);
   }
 
-  /// Those of K block `block`, into the stage at `stage`. Lines past the last group are that one's: numbers, where B is zero.
+  /// Those of K block `block`, into the stage at `stage`. Lines past the last group are that one's: numbers, where B is
+  /// zero.
   CLEAVE_DEVICE void load(uint32_t block, uint32_t stage, uint32_t barrier) const {
     constexpr uint32_t kSize = weight_scale_bytes(C), kBytes = kSize + C.weights.has_zero;
     ptx::mbarrier_arrive_expect(barrier, weight_lines(C) * rows_ * kBytes);
