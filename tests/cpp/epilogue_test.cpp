@@ -24,16 +24,16 @@ struct Given : EpilogueParams {
 template <class Sum>
 float value_at(const EpilogueConfig& config, const Given& p, Sum sum, uint32_t row, uint32_t col, uint32_t batch,
                bool empty = false) {
-  return epilogue_value(config, p, sum, row_broadcast(config, p, p.scales_a, row, batch),
-                        column_broadcast(config, p, p.scales_b, col, batch), empty,
+  return epilogue_value(config, p, sum, row_broadcast(config, p, p.scales_a, row, batch, row),
+                        column_broadcast(config, p, p.scales_b, col, batch, col), empty,
                         c_element(config, p, {row, col, batch}));
 }
 
 /// The same of an int32 D.
 int32_t integer_at(const EpilogueConfig& config, const Given& p, int32_t sum, uint32_t row, uint32_t col,
                    uint32_t batch, bool empty = false) {
-  return epilogue_integer(config, p, sum, row_broadcast(config, p, p.scales_a, row, batch),
-                          column_broadcast(config, p, p.scales_b, col, batch), empty,
+  return epilogue_integer(config, p, sum, row_broadcast(config, p, p.scales_a, row, batch, row),
+                          column_broadcast(config, p, p.scales_b, col, batch, col), empty,
                           c_integer(config, p, {row, col, batch}));
 }
 
