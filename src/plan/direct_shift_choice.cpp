@@ -30,10 +30,10 @@ constexpr double kRowClocks = 1.7;           // of an SM, for what a tile's row 
 constexpr double kL2BytesPerClock = 24;      // of an SM: pixels,
 constexpr double kFilterBytesPerClock = 60;  // and filters
 constexpr double kMemoryShare = 0.85;
-// Weight gradients: guesses.
+// Weight gradients: 0.8 to 1.1 of what 8 layers took.
 constexpr double kGradientFactor = 1.3;
 constexpr double kLevelUs = 1.5, kRoundUs = 1;  // of adding slices up, and for each round of loads (slice_sums.h)
-constexpr double kFloatsOfRound = 4096, kPartsOfRound = 4;
+constexpr double kFloatsOfRound = 1024, kPartsOfRound = 8;
 
 int64_t gathered_group(const ConvLayout& conv) {
   return conv.kind == Conv::dgrad ? conv.filters : conv.channels;

@@ -59,7 +59,7 @@ CLEAVE_HD constexpr uint32_t shift_eights(const GemmConfig& c, uint32_t of_class
          taps_met(c.conv.kind, c.direct.width, of_class % across) * shift_parts(c);
 }
 
-/// Where an eight is: the gathered pixel, lines and columns after a cell's first; the tap, of all; of the group's eights.
+/// Where an eight is: the gathered pixel, lines and columns after a cell's first; the tap; which of the group's eights.
 struct ShiftEight {
   bool exists = false;
   uint32_t line = 0, column = 0, tap = 0, part = 0;

@@ -31,64 +31,37 @@ class SliceSums {
   }
 
  private:
-  // A thread has every kDirectThreads-th vector of them. Up to 16 loads are on their way together: of some vectors
-  // some parts.
-  static constexpr uint32_t kVector = Made % 4 == 0 ? 4 : 1, kVectors = Made / kVector;
-  static constexpr uint32_t kAtOnce = min_of(4u, ceil_div(kVectors, kDirectThreads)), kParts = 16 / kAtOnce;
-
-  struct alignas(kVector * sizeof(float)) Vector {
-    float v[kVector];
-  };
-
-  CLEAVE_DEVICE static Vector load(const float* from, bool exists) {
-    Vector vector = {};
-    if (!exists) return vector;
-    if constexpr (kVector == 4) {
-      const float4 v = __ldcg(reinterpret_cast<const float4*>(from));
-      vector = {v.x, v.y, v.z, v.w};
-    } else {
-      vector = {__ldcg(from)};
-    }
-    return vector;
-  }
+  // A thread has every kDirectThreads-th of them, some of them and of the parts at once.
+  static constexpr uint32_t kParts = 8, kElements = min_of(4u, ceil_div(Made, kDirectThreads));
 
   CLEAVE_DEVICE void write_part(float* part) const {
-    for (uint32_t i = threadIdx.x; i < kVectors; i += kDirectThreads) {
-      const float* const own = shared_ + i * kVector;
-      if constexpr (kVector == 4) {
-        __stcg(reinterpret_cast<float4*>(part) + i, *reinterpret_cast<const float4*>(own));
-      } else {
-        __stcg(part + i, *own);
-      }
-    }
+    for (uint32_t i = threadIdx.x; i < Made; i += kDirectThreads) __stcg(part + i, shared_[i]);
   }
 
   /// `count` parts, `apart` floats from each other.
   CLEAVE_DEVICE void add_parts(const float* parts, uint32_t apart, uint32_t count) {
-    for (uint32_t first = threadIdx.x; first < kVectors; first += kAtOnce * kDirectThreads) {
-      Vector sums[kAtOnce] = {};
+    for (uint32_t first = threadIdx.x; first < Made; first += kElements * kDirectThreads) {
+      float sums[kElements] = {};
       for (uint32_t part = 0; part < count; part += kParts) {
-        Vector loaded[kParts][kAtOnce];
+        float loaded[kParts][kElements];  // on their way together
         CLEAVE_UNROLL
         for (uint32_t k = 0; k < kParts; ++k) {
           CLEAVE_UNROLL
-          for (uint32_t i = 0; i < kAtOnce; ++i) {
+          for (uint32_t i = 0; i < kElements; ++i) {
             const uint32_t at = first + i * kDirectThreads;
-            loaded[k][i] = load(parts + uint64_t(part + k) * apart + at * kVector, part + k < count && at < kVectors);
+            const bool exists = part + k < count && at < Made;
+            loaded[k][i] = exists ? __ldcg(parts + uint64_t(part + k) * apart + at) : 0.0f;
           }
         }
         CLEAVE_UNROLL
         for (uint32_t k = 0; k < kParts; ++k) {
           CLEAVE_UNROLL
-          for (uint32_t i = 0; i < kAtOnce * kVector; ++i)
-            sums[i / kVector].v[i % kVector] += loaded[k][i / kVector].v[i % kVector];
+          for (uint32_t i = 0; i < kElements; ++i) sums[i] += loaded[k][i];
         }
       }
       CLEAVE_UNROLL
-      for (uint32_t i = 0; i < kAtOnce; ++i) {
-        const uint32_t at = first + i * kDirectThreads;
-        if (at < kVectors) *reinterpret_cast<Vector*>(shared_ + at * kVector) = sums[i];
-      }
+      for (uint32_t i = 0; i < kElements; ++i)
+        if (first + i * kDirectThreads < Made) shared_[first + i * kDirectThreads] = sums[i];
     }
   }
 
