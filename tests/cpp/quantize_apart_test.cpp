@@ -86,7 +86,7 @@ TEST(QuantizeApart, OneKernelWhereItMustBe) {
   }));
 }
 
-/// Half of a scale's columns each, of two CTAs that share loads: gated, unsplit, ungrouped.
+/// Half of a scale's columns each, of two CTAs that share loads: gated and unsplit, groups of rows among them.
 TEST(QuantizeApart, NeighboursShareScales) {
   GemmProblem p = layer(4096, 2048, 1024);
   const auto choice = choose(p, "sm90 128x128 pingpong multicast 1x2");
@@ -102,7 +102,9 @@ TEST(QuantizeApart, NeighboursShareScales) {
   groups.batch = 2;
   groups.b.stride_batch = 2 * p.n * p.k;
   groups.groups = {.dimension = Grouping::m, .zero_rest = true};
-  EXPECT_FALSE(choose(groups, "sm90 128x128 multicast 1x2").has_value());
+  const auto grouped = choose(groups, "sm90 128x128 multicast 1x2");
+  ASSERT_TRUE(grouped.has_value());
+  EXPECT_TRUE(pairs_scales(grouped->config));
   p.activation = Activation::none;
   EXPECT_FALSE(choose(p, "sm90 128x64 multicast 1x2").has_value());
   EXPECT_FALSE(pairs_scales(choose(p, "sm90 128x128 multicast 1x2")->config));

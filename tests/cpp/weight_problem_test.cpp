@@ -79,10 +79,15 @@ TEST(WeightProblem, ActivationsOfEightBits) {
     }
   }
   expect_refusal(eight(DType::i8, WeightFormat::mxfp4, 32), {"a is int8, but format is mxfp4"});
-  expect_refusal(eight(DType::e4m3, WeightFormat::nvfp4, 16), {"a is float8_e4m3fn, but format is nvfp4"});
+  GemmProblem nvfp4 = eight(DType::e4m3, WeightFormat::nvfp4, 16);
+  nvfp4.scale_b.kind = Scaling::vector;
+  expect_refusal(nvfp4, {"a is float8_e4m3fn, but format is nvfp4"});
   GemmProblem integers = eight(DType::i8, WeightFormat::int4, 64);
   integers.d.dtype = integers.c.dtype = DType::i32;
-  expect_refusal(integers, {"d is int32, but b is a packed weight"});
+  const Refusals of_integers = validate(integers);
+  ASSERT_EQ(of_integers.size(), 2u);
+  expect_parts(of_integers[0], {"d is int32, which takes the integer sums", "there is scale_a"});
+  expect_parts(of_integers[1], {"d is int32, but b is a packed weight"});
   GemmProblem offset = eight(DType::i8, WeightFormat::int4, 64);
   offset.has_zero = true;
   expect_refusal(offset, {"has_zero (azp_adj) is set, but b is a packed weight"});
@@ -271,7 +276,7 @@ TEST(WeightProblem, KernelsAreToldWhereScalesLie) {
   const GemmParams by_256 = params(good_weights(5, 200, 1024, 256)).second;
   EXPECT_EQ(by_256.weights.groups, 4u);
   EXPECT_EQ(by_256.weights.blocks_per_group.divisor, 2u);
-  EXPECT_EQ(by_256.epilogue.alpha, 3.0f * (1 << 24));  // bfloat16 elements are made as 2^-24 of themselves
+  EXPECT_EQ(by_256.epilogue.alpha, 3.0f * (1 << 27));  // bfloat16 elements are made as 2^-27 of themselves
   const auto rows = params(good_weights(5, 200, 1000, 1000)).second;
   EXPECT_EQ(rows.weights.groups, 1u);
   EXPECT_EQ(rows.weights.blocks_per_group.divisor, 8u);
