@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import lzma
 import zlib
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,8 +18,12 @@ MeasuredShape = tuple[Shape, dict[str, float]]  # with microseconds by kernel
 
 
 def read_jobs(folder: Path) -> Iterator[tuple[AnyJob, list[MeasuredShape]]]:
+    """Each job once, with what all files of its name have."""
+    shapes: defaultdict[str, list[MeasuredShape]] = defaultdict(list)
     for path in sorted(folder.rglob("*.txt*")):
-        yield EVERY_JOB[path.name.split(".")[0].replace("_", " ")], read_shapes(path)
+        shapes[path.name.split(".")[0].replace("_", " ")] += read_shapes(path)
+    for name, of_job in sorted(shapes.items()):
+        yield EVERY_JOB[name], of_job
 
 
 def read_shapes(path: Path) -> list[MeasuredShape]:

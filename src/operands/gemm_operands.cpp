@@ -158,11 +158,7 @@ class Builder {
 
   void place_scale_factors() {
     constexpr Form kForm{0, 3, kFloat32};
-    if (!options_.weights) {
-      check_both_scales(t_.scale_a, t_.scale_b);
-      check(*t_.scale_b, "scale_b", kForm);
-      arguments_.scale_b = static_cast<const float*>(t_.scale_b->data);
-    }
+    if (!options_.weights) check_both_scales(t_.scale_a, t_.scale_b);
     check(*t_.scale_a, "scale_a", kForm);
     arguments_.scale_a = static_cast<const float*>(t_.scale_a->data);
     const bool stacked_rows = call_.stacks_rows() && t_.scale_a->ndim > 1 && line_length(*t_.scale_a) != 1;
@@ -173,6 +169,8 @@ class Builder {
     if (options_.weights) {
       place_row_scales(scale_a, form, p_);
     } else {
+      check(*t_.scale_b, "scale_b", kForm);
+      arguments_.scale_b = static_cast<const float*>(t_.scale_b->data);
       place_scales(scale_a, *t_.scale_b, form, p_);
     }
   }

@@ -60,10 +60,8 @@ bool registers_suffice(const GemmConfig& c) {
   if (two_waves && kept >= 128 && c.epilogue.has_c && (ragged || c.epilogue.bias != Bias::none)) return false;
   // Nor does a part of 96 sums with scales of its own for that walk.
   if (ragged && by_block && c.tile.n > 176 && !multiplies_halves(c)) return false;
-  // Nor has a producer any for the scales of 256 rows beside their list, nor a consumer that promotes integers for
-  // listed rows of CTAs that share the other operand.
-  if (lists_a(c) && by_block && c.tile.m == 256) return false;
-  if (c.operands.listed && by_block && c.operands.a == DType::i8 && sharers(c) > 1) return false;
+  // Nor has a producer any for the scales of 256 rows beside their list, nor a consumer beside integers' parts.
+  if (c.operands.listed && by_block && (c.tile.m == 256 || c.operands.a == DType::i8)) return false;
   // Nor do as many as 144, with promoted sums' parts, for what a packed weight is made into, or 128 (120 with parts)
   // beside C, a function, a cluster's sums, groups of rows, many scales in two waves or of parts, or integers whose
   // slices meet, or 96 where three warpgroups share the registers.

@@ -96,7 +96,7 @@ def test_the_page_about_weights_of_4_bits_runs() -> None:
     program: dict[str, Any] = {}
     for source in python_snippets(ROOT / "docs" / "quantised-weights.md"):
         exec(compile(source, "docs/quantised-weights.md", "exec"), program)
-    assert program["y"].shape == (16, 10)
+    assert program["y"].shape == (16, 512)
 
 
 def test_the_page_about_epilogue_functions_runs() -> None:

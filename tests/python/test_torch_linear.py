@@ -185,7 +185,7 @@ def test_infinite_and_missing_values_stay_in_their_rows() -> None:
 
 def test_wrong_arguments() -> None:
     linear = nn.Linear(64, 32)
-    with pytest.raises(ValueError, match='dtype is \'int4\'; weights are "int8" or "float8_e4m3fn"'):
+    with pytest.raises(ValueError, match='dtype is \'int4\'; it must be "int8" or "float8_e4m3fn"'):
         W8A8Linear.from_linear(linear, "int4")
     with pytest.raises(ValueError, match="activation is 'static'; it must be"):
         W8A8Linear.from_linear(linear, activation="static")

@@ -128,7 +128,7 @@ def test_refuses() -> None:
     normed = RMSNormQuantize.from_norm(rms_norm(), "float8_e4m3fn")(torch.randn(3, 256))
     with pytest.raises(ValueError, match=r"x is quantised to torch\.float8_e4m3fn, but the weight is torch\.int8"):
         layer(normed)
-    with pytest.raises(ValueError, match="dtype is 'int4'; weights are"):
+    with pytest.raises(ValueError, match="dtype is 'int4'; it must be"):
         RMSNormQuantize(8, dtype="int4")
     with pytest.raises(ValueError, match="norm is RMSNorm, which has no weight"):
         RMSNormQuantize.from_norm(nn.RMSNorm(8, elementwise_affine=False))
