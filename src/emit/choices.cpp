@@ -40,7 +40,7 @@ const Choice& planned(const GemmPlan& plan) {
         "the operation has out_scale, which emitted projects do not serve; plan it with scale_d, or call it from "
         "the library");
   }
-  const GemmProblem& p = choice->problem;
+  const GemmProblem& p = plan.problem();
   if (p.gather.given) {
     throw Error(ErrorCode::unsupported,
                 "the operation has gather, which emitted projects do not serve; plan it of rows that are gathered "

@@ -217,7 +217,7 @@ def test_models_are_replaced() -> None:
         ({"dtype": "int8", "group_size": 32}, "group_size is 32, but dtype is 'int8'; it is for \"int4\""),
         ({"dtype": "int4"}, r"0: group_size is 128, which does not divide K = 96; pass 32 or -1.*; or skip='0'"),
         ({"dtype": "mxfp4", "group_size": 64}, '0: group_size is 64; in format "mxfp4" it is 32; or skip'),
-        ({"dtype": "int3"}, 'dtype is \'int3\'; weights are "int8" or "float8_e4m3fn", .* also "int4"'),
+        ({"dtype": "int3"}, 'dtype is \'int3\'; it must be "int8" or "float8_e4m3fn", .* weights of "int4"'),
     ],
 )
 def test_mistakes_are_named(options: dict[str, Any], message: str) -> None:
