@@ -41,8 +41,7 @@ constexpr double kPixelDownClocks = 3.4;         // where pixels run along K
 constexpr double kEmptyPixelClocks = 8;          // where some of them, or their use, is nothing
 constexpr double kGatherClocks = 150;            // of gathering by threads, each k block
 constexpr double kVectorClocks = 105;            // of 16 bytes, by each of the threads that copy
-constexpr double kListedVectorClocks = 155;      // of 16 bytes of a row that a list names, beside WGMMA's reads,
-constexpr double kListThreads = 96;              // by each of so many threads
+constexpr double kListedVectorClocks = 155;      // the same of a row that a list names, beside WGMMA's reads
 constexpr double kUnalignedVectorClocks = 150;   // of 16 bytes put together from narrower reads,
 constexpr double kReadClocks = 55;               // and of each of those
 constexpr double kGatherByThreads = 2.7;         // the portable kernel's pixels, in tensor-core multiplications
@@ -129,7 +128,7 @@ double gather_clocks(const GemmConfig& c, const GemmProblem& p) {
 double list_clocks(const GemmConfig& c) {
   if (!has_tma(c.family) || !c.operands.listed) return 0;
   const double rows = lists_a(c) ? c.tile.m : c.tile.n;
-  return kGatherClocks + kListedVectorClocks * rows * c.tile.k * size_of(c.operands.a) / 16 / kListThreads;
+  return kGatherClocks + kListedVectorClocks * rows * c.tile.k * size_of(c.operands.a) / 16 / threads_beside(c);
 }
 
 double load_bytes(const GemmConfig& c) {

@@ -45,6 +45,20 @@ uint32_t ctas_of_sm(const GemmConfig& c) {
   return std::min(resident_ctas(c), kSharedOfSm / (smem_plan(c).bytes + kSharedOfCta));
 }
 
+void deal_tiles(Choice& choice, int64_t tiles, uint32_t blocks, uint32_t resident) {
+  choice.blocks = uint32_t(std::min<int64_t>(tiles, std::max(resident / blocks, 1u) * blocks));
+  choice.tiles = double(tiles);
+  choice.most_tiles = uint32_t(tiles);
+}
+
+void reserve_slices(Choice& choice, uint32_t blocks, uint32_t slices) {
+  choice.schedule.slices = slices;
+  if (slices == 1) return;
+  const uint64_t counters = uint64_t(blocks) * DirectReduction(slices).counters();
+  choice.counter_bytes = round_up<uint64_t>(counters * sizeof(uint32_t), 16);
+  choice.partial_bytes = uint64_t(blocks) * slices * direct_made(choice.config) * sizeof(float);
+}
+
 bool groups_adjoin(const GemmProblem& p) {
   if (p.batch == 1) return true;
   const ConvLayout& conv = p.conv;

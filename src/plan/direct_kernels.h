@@ -38,6 +38,13 @@ inline uint32_t even_parts(uint32_t total, uint32_t most) {
 /// CTAs that an SM has room for.
 uint32_t ctas_of_sm(const GemmConfig& c);
 
+/// Deals `tiles` to CTAs, so many at a time, each of which keeps to one of `blocks` of channels: all its tiles have the
+/// same filters.
+void deal_tiles(Choice& choice, int64_t tiles, uint32_t blocks, uint32_t resident);
+
+/// Cuts each of `blocks` of a weight gradient into slices, and makes room for their partial sums.
+void reserve_slices(Choice& choice, uint32_t blocks, uint32_t slices);
+
 /// Groups' channels, and filters, follow each other: `width` of each.
 inline bool groups_adjoin(const MatrixLayout& layout, int64_t width) {
   return layout.stride_batch == width;

@@ -232,17 +232,8 @@ std::optional<Choice> make_direct_shift_choice(const GemmProblem& problem, const
   const uint32_t blocks = blocks_of(problem, c);
   const int64_t tiles = cut.tiles() * blocks;
   if (tiles > INT32_MAX || spec.slices > cut.tiles()) return std::nullopt;
-  // A CTA's tiles have the same groups.
-  const uint32_t resident = back ? blocks * spec.slices : uint32_t(device.num_sms) * ctas_of_sm(c);
-  choice.blocks = uint32_t(std::min<int64_t>(tiles, std::max(resident / blocks, 1u) * blocks));
-  choice.tiles = double(tiles);
-  choice.most_tiles = uint32_t(tiles);
-  choice.schedule.slices = spec.slices;
-  if (sliced) {
-    const uint32_t counters = blocks * DirectReduction(spec.slices).counters();
-    choice.counter_bytes = round_up<uint64_t>(counters * sizeof(uint32_t), 16);
-    choice.partial_bytes = uint64_t(blocks) * spec.slices * direct_made(c) * sizeof(float);
-  }
+  deal_tiles(choice, tiles, blocks, back ? blocks * spec.slices : uint32_t(device.num_sms) * ctas_of_sm(c));
+  reserve_slices(choice, blocks, spec.slices);
   return choice;
 }
 

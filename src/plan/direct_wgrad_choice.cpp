@@ -116,11 +116,7 @@ std::optional<Choice> make_direct_wgrad_choice(const GemmProblem& problem, const
   choice.blocks = blocks * slices;
   choice.tiles = double(blocks);
   choice.most_tiles = blocks;
-  choice.schedule.slices = slices;
-  if (slices > 1) {
-    choice.counter_bytes = round_up<uint64_t>(blocks * DirectReduction(slices).counters() * sizeof(uint32_t), 16);
-    choice.partial_bytes = uint64_t(blocks) * slices * direct_made(c) * sizeof(float);
-  }
+  reserve_slices(choice, blocks, slices);
   return choice;
 }
 

@@ -147,17 +147,8 @@ std::optional<Choice> make_direct_windows_choice(const GemmProblem& problem, con
   const uint32_t blocks = ceil_div(uint32_t(filters_of(problem)), c.tile.n);
   const int64_t tiles = blocks * tiles_of(problem.conv);
   if (tiles > INT32_MAX || problem.m > INT32_MAX || problem.k > INT32_MAX) return std::nullopt;
-  // A CTA's tiles have the same filters.
-  const uint32_t resident = back ? blocks * spec.slices : uint32_t(device.num_sms) * resident_ctas(c);
-  choice.blocks = uint32_t(std::min<int64_t>(tiles, std::max(resident / blocks, 1u) * blocks));
-  choice.tiles = double(tiles);
-  choice.most_tiles = uint32_t(tiles);
-  choice.schedule.slices = spec.slices;
-  if (sliced) {
-    const uint32_t counters = blocks * DirectReduction(spec.slices).counters();
-    choice.counter_bytes = round_up<uint64_t>(counters * sizeof(uint32_t), 16);
-    choice.partial_bytes = uint64_t(blocks) * spec.slices * direct_made(c) * sizeof(float);
-  }
+  deal_tiles(choice, tiles, blocks, back ? blocks * spec.slices : uint32_t(device.num_sms) * resident_ctas(c));
+  reserve_slices(choice, blocks, spec.slices);
   return choice;
 }
 

@@ -72,8 +72,8 @@ bool has_many_parts(const GemmProblem& p) {
         "of up to 4 channels in one group of 16-bit types, whose lines have no gaps and an even number of elements and "
         "whose filters are few taps without dilation along a line, and data gradients of such types to up to 24 "
         "channels in one group, from filters in multiples of 8 of few taps, and conv1d, conv2d and their gradients of "
-        "such "
-        "types whose groups have 8, 16, 32 or 64 channels to make, up to 64 in multiples of 8 to gather, and few taps; "
+        "such types whose groups have 8, 16, 32 or 64 channels to make, up to 64 in multiples of 8 to gather, and few "
+        "taps; "
         "use kernel=\"auto\"");
   }
   if (reduces(problem) && has_many_parts(problem)) {

@@ -195,6 +195,17 @@ CLEAVE_HD constexpr uint32_t copy_threads(const GemmConfig& c) {
   return has_tma(c.family) ? 128 : math_threads(c);
 }
 
+/// Whether threads of the producer warpgroup copy beside the lane that asks TMA: scales, of blocks or of weights, a
+/// narrow operand, or one whose rows a list names.
+CLEAVE_HD constexpr bool copies_beside(const GemmConfig& c) {
+  return c.epilogue.scaling == Scaling::block || has_weights(c) || copies_narrow(c) || c.operands.listed;
+}
+
+/// How many do; packed weights have a warp of their own.
+CLEAVE_HD constexpr uint32_t threads_beside(const GemmConfig& c) {
+  return has_weights(c) ? 64 : 96;
+}
+
 /// Whether A's (or B's) rows are pixels of a tensor, each as often as a tap lands on it.
 CLEAVE_HD constexpr bool gathers_a(const GemmConfig& c) {
   return gathers_a(c.conv.kind);
@@ -265,8 +276,7 @@ CLEAVE_HD constexpr uint32_t cta_threads(const GemmConfig& c) {
 /// Registers of a thread of the Hopper kernel's producer warpgroup, once it has given up the rest.
 CLEAVE_HD constexpr uint32_t producer_registers(const GemmConfig& c) {
   if (c.conv.gather) return copies_unaligned(c) ? 160 : 120;
-  const bool copies = c.epilogue.scaling == Scaling::block || copies_narrow(c) || c.operands.listed || has_weights(c);
-  return copies || c.conv.kind != Conv::none ? 56 : 40;
+  return copies_beside(c) || c.conv.kind != Conv::none ? 56 : 40;
 }
 
 /// And of its consumers: with several warpgroups of them the launch gives every thread an equal share,

@@ -155,35 +155,25 @@ CLEAVE_DEVICE void produce_together(const Params<C>& p, const CtaCoord<C>& cta, 
   ptx::launch_dependents();
 }
 
-/// The threads of the warpgroup that copy scales, of blocks or of weights, a narrow operand, or one whose rows a list
-/// names, beside the TMA lane.
-template <GemmConfig C>
-inline constexpr uint32_t kThreadsBeside = has_weights(C) ? 64 : 96;
-
-template <GemmConfig C>
-CLEAVE_HD constexpr bool copies_beside() {
-  return C.epilogue.scaling == Scaling::block || has_weights(C) || copies_narrow(C) || C.operands.listed;
-}
-
 namespace detail {
 template <GemmConfig C>
 struct LoaderBeside {
-  using type = ScaleLoader<C, kThreadsBeside<C>>;
+  using type = ScaleLoader<C, threads_beside(C)>;
 };
 template <GemmConfig C>
   requires(copies_narrow(C))
 struct LoaderBeside<C> {
-  using type = NarrowLoader<C, kThreadsBeside<C>>;
+  using type = NarrowLoader<C, threads_beside(C)>;
 };
 template <GemmConfig C>
   requires(C.operands.listed)
 struct LoaderBeside<C> {
-  using type = ListedRowsLoader<C, kThreadsBeside<C>>;
+  using type = ListedRowsLoader<C, threads_beside(C)>;
 };
 template <GemmConfig C>
   requires(has_weights(C))
 struct LoaderBeside<C> {
-  using type = WeightScaleLoader<C, kThreadsBeside<C>>;
+  using type = WeightScaleLoader<C, threads_beside(C)>;
 };
 }  // namespace detail
 
@@ -196,7 +186,8 @@ CLEAVE_DEVICE void produce_beside(const Params<C>& p, const CtaCoord<C>& cta, ui
                                                     : kPlan.scale_stage;
   const uint32_t full = smem + kPlan.barriers, empty = full + C.tile.stages * 8;
   PipelineState<C.tile.stages> state;
-  typename detail::LoaderBeside<C>::type loader(p, threadIdx.x % 128 - (128 - kThreadsBeside<C>));
+  constexpr uint32_t kOthers = 128 - threads_beside(C);  // of the warpgroup, before these
+  typename detail::LoaderBeside<C>::type loader(p, threadIdx.x % 128 - kOthers);
   const Fragment<C> fragment(0);
   auto scheduler = cta.scheduler(p.schedule);
   wait_late<C>();
@@ -324,10 +315,11 @@ CLEAVE_DEVICE void gemm_sm90(const Params<C>& p) {
   static_assert(C.cluster.k == 1 || C.schedule.split == SplitKMode::cluster || C.schedule.split == SplitKMode::parallel,
                 "clusters add up slices in these modes only");
   constexpr SmemPlan kPlan = smem_plan(C);
-  constexpr uint32_t kLoaders = C.conv.gather        ? 1 + copy_threads(C)
-                                : copies_beside<C>() ? 1 + has_weights(C) + kThreadsBeside<C>
-                                                     : 1;
+  constexpr uint32_t kLoaders = C.conv.gather      ? 1 + copy_threads(C)
+                                : copies_beside(C) ? 1 + has_weights(C) + threads_beside(C)
+                                                   : 1;
   constexpr uint32_t kFirst = C.warps.consumers * 128;  // of the last warpgroup
+  // Then nobody copies: three lanes load, of TMA, the weight and its scales.
   const bool whole_lines = has_weights(C) && C.warps.consumers > 1 && has_whole_lines<C>(p);
   constexpr uint32_t kReaders = (C.warps.pingpong ? 1 : C.warps.consumers) * 4 * sharers(C);
 
@@ -363,8 +355,9 @@ CLEAVE_DEVICE void gemm_sm90(const Params<C>& p) {
       if (asks_for_loads<C>(kFirst + 32)) produce_weights<WeightLoader<C>, C>(p, cta, smem);
       if (whole_lines && asks_for_loads<C>(kFirst + 64)) produce_weights<WeightLineLoader<C>, C>(p, cta, smem);
     }
-    if constexpr (copies_beside<C>()) {
-      if (!whole_lines && threadIdx.x >= kFirst + 128 - kThreadsBeside<C>) produce_beside<C>(p, cta, smem);
+    if constexpr (copies_beside(C)) {
+      constexpr uint32_t kFirstBeside = kFirst + 128 - threads_beside(C);
+      if (!whole_lines && threadIdx.x >= kFirstBeside) produce_beside<C>(p, cta, smem);
     }
     if constexpr (C.cluster.k > 1 && kPlan.cluster_over_stages) {
       __syncwarp();

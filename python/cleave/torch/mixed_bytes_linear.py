@@ -11,14 +11,14 @@ from torch import Tensor, nn
 import cleave
 
 from ._eight_bits import Dtype, parse_dtype
-from ._packed_layer import HALVES, PackedLayer, check_bias, options_of
-from ._static_weights import StaticWeights
+from ._packed_layer import HALVES
+from ._packed_linear import PackedLinear
 
 _mixed_gemm = torch.ops.cleave.mixed_gemm.full
 _quantize = torch.ops.cleave.quantize.default
 
 
-class W4A8Linear(StaticWeights, PackedLayer):
+class W4A8Linear(PackedLinear):
     """y = x @ weight.T + bias, of a weight in 4 bits and activations of 8: for inference, without gradients.
 
     The weight is packed once. Activations are quantised in each call, with a scale per token; codes become 8-bit
@@ -105,16 +105,9 @@ class W4A8Linear(StaticWeights, PackedLayer):
 
         bias: [out_features], cast to bfloat16 if it has not 16 bits. ValueError for scales that float16 has not.
         """
-        if len(weights.shape) != 2:
-            raise ValueError(f"weights is {weights.shape}, of experts; it must be of one layer, (N, K)")
-        rows, columns = weights.shape
-        check_bias("bias", bias, weights)
         dtype = bias.dtype if bias is not None and bias.dtype in HALVES else torch.bfloat16
-        options = options_of(weights, bias) | {"activation_dtype": activation_dtype, "dtype": dtype}
-        layer = cls(columns, rows, **options, static_weights=static_weights)
-        layer._keep(_with_float16(weights), bias)
-        layer.wait_for_weights()
-        return layer
+        options = {"activation_dtype": activation_dtype, "dtype": dtype, "static_weights": static_weights}
+        return cls._of(_with_float16(weights), bias, **options)
 
     def forward(self, x: Tensor) -> Tensor:
         if x.shape[-1] != self.in_features:
@@ -140,18 +133,8 @@ class W4A8Linear(StaticWeights, PackedLayer):
         )
         return y.view(*x.shape[:-1], self.out_features)
 
-    def prepare(self, example: Tensor | int, dtype: torch.dtype = torch.bfloat16) -> None:
-        """Compiles what a call needs, so that it may be captured: by making that call.
-
-        example: an input, or a number of tokens, of `dtype`.
-        """
-        if isinstance(example, int):
-            example = self.packed.new_zeros((example, self.in_features), dtype=dtype)
-        with torch.no_grad():
-            self(example)
-
     def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, activation_dtype={self.activation_dtype}, static_weights={self.static_weights}"
+        return f"{super().extra_repr()}, activation_dtype={self.activation_dtype}"
 
 
 def _with_float16(weights: cleave.PackedWeights) -> cleave.PackedWeights:

@@ -11,8 +11,7 @@ import cleave
 
 from .._weights.formats import E2M1, int4_values, scaled
 from .._weights.layout import codes_at, places_in_block
-from ._packed_layer import PackedLayer, check_bias, options_of
-from ._static_weights import StaticWeights
+from ._packed_linear import PackedLinear
 
 _mixed_gemm = torch.ops.cleave.mixed_gemm.full
 
@@ -43,7 +42,7 @@ class _Product(torch.autograd.Function):
         return None, torch.ops.cleave.gemm(grad.contiguous(), weight.to(grad.dtype)), *[None] * 9
 
 
-class W4A16Linear(StaticWeights, PackedLayer):
+class W4A16Linear(PackedLinear):
     """y = x @ weight.T + bias, of a weight in 4 bits and an x of 16: for inference, and with gradients for x alone.
 
     The weight is packed once, and is dequantised in the product's kernel, just before it is multiplied: a call reads a
@@ -120,14 +119,7 @@ class W4A16Linear(StaticWeights, PackedLayer):
 
         bias: [out_features], cast to the dtype of the scales of "int4", else to bfloat16 if it has not 16 bits.
         """
-        if len(weights.shape) != 2:
-            raise ValueError(f"weights is {weights.shape}, of experts; it must be of one layer, (N, K)")
-        rows, columns = weights.shape
-        check_bias("bias", bias, weights)
-        layer = cls(columns, rows, **options_of(weights, bias), static_weights=static_weights)
-        layer._keep(weights, bias)
-        layer.wait_for_weights()
-        return layer
+        return cls._of(weights, bias, static_weights=static_weights)
 
     def forward(self, x: Tensor) -> Tensor:
         buffers = self._buffers  # as attributes, they cost half a microsecond each
@@ -143,18 +135,3 @@ class W4A16Linear(StaticWeights, PackedLayer):
         else:
             y = _mixed_gemm(rows, *form, static_b=static)
         return y.view(*x.shape[:-1], self.out_features)
-
-    def prepare(self, example: Tensor | int, dtype: torch.dtype = torch.bfloat16) -> None:
-        """Compiles what a call needs, so that it may be captured: by making that call.
-
-        example: an input, or a number of tokens, of `dtype`, or of the dtype of the scales of "int4". How a product is
-        best split depends on the number of tokens, so each number that is captured has a kernel of its own.
-        """
-        if isinstance(example, int):
-            dtype = self.scales.dtype if self.format == "int4" else dtype
-            example = self.packed.new_zeros((example, self.in_features), dtype=dtype)
-        with torch.no_grad():
-            self(example)
-
-    def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, static_weights={self.static_weights}"
