@@ -25,7 +25,8 @@ import numpy as np
 
 from cleave import _core
 
-from .jobs import JOBS, Job, Shape
+from .jobs.conv import ConvJob
+from .jobs.every import AnyJob, Shape
 from .measured_pairs import MEASURED, hash_of_weights, read_jobs
 
 TABLE = Path(__file__).parent.parent / "src/plan/covering/h200.txt"
@@ -51,12 +52,8 @@ class Pair:
 class Measured:
     """A shape with all kernels that the planner would consider, and those that were measured."""
 
-    shape: Shape
+    fold: int
     pairs: list[Pair]
-
-    @cached_property
-    def fold(self) -> int:
-        return hash_of_weights(Job.weights(self.shape)) % FOLDS
 
     @cached_property
     def fastest(self) -> float:
@@ -91,11 +88,12 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     sets = {}
     for job, shapes in read_jobs(arguments.folder):
-        if job.name not in JOBS:
-            continue  # groups and convolutions have no covering sets yet
-        known = [Measured(shape, pairs_of(job, shape, us)) for shape, us in shapes]
+        if isinstance(job, ConvJob):
+            continue  # convolutions have no covering sets yet
+        known = [Measured(fold_of(job, shape), pairs_of(job, shape, us)) for shape, us in shapes]
         known = [each for each in known if each.pairs]
-        beside = [(shape, losses_by_model(job, shape)) for shape in job.shapes("fit", SHAPES_OF_MODEL, seed=1)]
+        drawn = job.shapes("fit", SHAPES_OF_MODEL, seed=1)
+        beside = [(fold_of(job, shape), losses_by_model(job, shape)) for shape in drawn]
         report(job, known, beside, SIZES if arguments.check else (arguments.size,))
         sets[job.name] = covering(known, beside, arguments.size)
     if not arguments.check:
@@ -104,12 +102,16 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
+def fold_of(job: AnyJob, shape: Shape) -> int:
+    return hash_of_weights(job.weights(shape)) % FOLDS
+
+
 def kernel_of(choice: str) -> str:
     """What is compiled for a choice: slices of these modes are a launch's to say."""
     return re.sub(r"(serial|parallel|stream_k) \d+", r"\1 1", choice)
 
 
-def pairs_of(job: Job, shape: Shape, us: dict[str, float]) -> list[Pair]:
+def pairs_of(job: AnyJob, shape: Shape, us: dict[str, float]) -> list[Pair]:
     """Those of the Hopper kernel, which the model predicts."""
     planned = job.case(shape).plan("h100")
     model = _core.ProductModel()
@@ -121,7 +123,7 @@ def pairs_of(job: Job, shape: Shape, us: dict[str, float]) -> list[Pair]:
     return [Pair(kernel_of(name), time, us.get(name, np.inf)) for name, time in zip(names, predicted, strict=True)]
 
 
-def losses_by_model(job: Job, shape: Shape) -> dict[str, float]:
+def losses_by_model(job: AnyJob, shape: Shape) -> dict[str, float]:
     best: dict[str, float] = {}
     for pair in pairs_of(job, shape, {}):
         best[pair.kernel] = min(best.get(pair.kernel, np.inf), pair.predicted)
@@ -129,7 +131,7 @@ def losses_by_model(job: Job, shape: Shape) -> dict[str, float]:
     return {kernel: us / fastest - 1 for kernel, us in best.items()}
 
 
-def covering(known: Sequence[Measured], beside: Sequence[tuple[Shape, dict[str, float]]], size: int) -> list[str]:
+def covering(known: Sequence[Measured], beside: Sequence[tuple[int, dict[str, float]]], size: int) -> list[str]:
     """The kernels, in the order in which they were added; fewer than `size` where more bring nothing."""
     rows = [each.losses for each in known] + [losses for _, losses in beside]
     weights = np.array([1 / len(known)] * len(known) + [WEIGHT_OF_MODEL / max(len(beside), 1)] * len(beside))
@@ -148,7 +150,7 @@ def covering(known: Sequence[Measured], beside: Sequence[tuple[Shape, dict[str, 
 
 
 def report(
-    job: Job, known: Sequence[Measured], beside: Sequence[tuple[Shape, dict[str, float]]], sizes: Sequence[int]
+    job: AnyJob, known: Sequence[Measured], beside: Sequence[tuple[int, dict[str, float]]], sizes: Sequence[int]
 ) -> None:
     of_all = np.nanmean([each.of()[1] for each in known])
     print(f"{job.name}: {len(known)} shapes, chosen of all kernels {of_all:.3f}", flush=True)
@@ -157,7 +159,7 @@ def report(
         others = [each for each in known if each.fold != fold]
         if len(others) in (0, len(known)):
             continue
-        drawn = [(shape, losses) for shape, losses in beside if Measured(shape, []).fold != fold]
+        drawn = [each for each in beside if each[0] != fold]
         kernels = covering(others, drawn, max(sizes))
         for size in sizes:
             left_out = [each.of(set(kernels[:size])) for each in known if each.fold == fold]

@@ -26,8 +26,8 @@ from .measured_pairs import MEASURED, hash_of_weights, read_jobs
 
 FITTED = Path(__file__).parent.parent / "src/plan/fitted"
 FOLDS = 5
-KINDS = ("k_major", "strips", "eight", "promoted", "conv")
-CONV = 4  # has no constants to fit: only trees
+KINDS = ("k_major", "strips", "eight", "promoted", "conv", "grouped")
+CONSTANTS = 4  # of KINDS have constants to fit, the others only trees
 
 # Where a fit begins, and from where it strays at most so many times up or down: constants that mean something
 # are right for kernels that were not measured, too.
@@ -42,8 +42,9 @@ START = {
 STRAY = 3.0
 
 SHARPNESS = 5.0  # of a kernel's weight, by how much slower it is than the fastest
-SHARPNESS_OF_CONV = 3.0  # whose model is off by more
-GROWTH_OF_CONV = Growth(trees=300, leaves=16, least=20, rate=0.04)  # one forest for three directions
+SHARPNESS_OF_OTHERS = 3.0  # whose model is off by more
+GROWTH_OF_OTHERS = Growth(trees=300, leaves=24, least=12, rate=0.05)  # one forest for all directions and types
+RARE = 0.75  # power by which the shapes of a job that has few count more, for trees
 COMMON = 0.3  # weight of what all kernels of a shape are off by
 PRIOR = 0.02  # and of leaving where the fit began, by logarithms
 MOST_LEFT = 0.5  # for trees to learn, by logarithms
@@ -87,12 +88,12 @@ def main(argv: list[str] | None = None) -> int:
         everything = np.ones(len(fold), bool)
         fitted[kind] = constants_of(of_kind, kind, everything, arguments.keep_constants)
         grown[kind] = grow(of_kind, fitted[kind], everything)
-    fitted.pop(CONV, None)
-    if len(fitted) == CONV:
+    fitted = {kind: constants for kind, constants in fitted.items() if kind < CONSTANTS}
+    if len(fitted) == CONSTANTS:
         (FITTED / "constants.txt").write_text(constants_text(fitted))
     elif fitted:
         print("Constants and trees of products are written together: nothing of them was written.")
-        grown = {kind: trees for kind, trees in grown.items() if kind == CONV}
+        grown = {kind: trees for kind, trees in grown.items() if kind >= CONSTANTS}
     for kind, trees in grown.items():
         (FITTED / f"trees_{KINDS[kind]}.txt").write_text(wrapped(forest.text(trees)))
     return 0
@@ -119,7 +120,7 @@ def read(folder: Path) -> dict[int, Pairs]:
 
 
 def constants_of(pairs: Pairs, kind: int, used: np.ndarray, kept: bool) -> np.ndarray:
-    if kind == CONV:
+    if kind >= CONSTANTS:
         return np.array(_core.ProductModel.constants(0))  # which its model does not look at
     return np.array(_core.ProductModel.constants(kind)) if kept else fit(pairs, kind, used)
 
@@ -150,7 +151,7 @@ def weighted(pairs: Pairs, used: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     shapes, shape = np.unique(np.array(pairs.shape), return_inverse=True)
     best = np.full(len(shapes), np.inf)
     np.minimum.at(best, shape, us)
-    sharpness = SHARPNESS_OF_CONV if pairs.kind == CONV else SHARPNESS
+    sharpness = SHARPNESS if pairs.kind < CONSTANTS else SHARPNESS_OF_OTHERS
     weight = np.exp(-sharpness * (us / best[shape] - 1)) * used
     total = np.bincount(shape, weight)
     return shape, weight / np.where(total > 0, total, 1)[shape]
@@ -162,9 +163,17 @@ def grow(pairs: Pairs, constants: np.ndarray, used: np.ndarray) -> list[list[for
     off = np.log(pairs.us) - np.log(pairs.model.predict(constants.tolist()))
     left = np.clip(off - np.bincount(shape, weight * off)[shape], -MOST_LEFT, MOST_LEFT)
     features = np.array(pairs.model.features(constants.tolist()))
+    if pairs.kind < CONSTANTS:
+        weight = weight * rarity(pairs)
     scale = used.sum() / weight.sum()
-    growth = GROWTH_OF_CONV if pairs.kind == CONV else Growth()
+    growth = Growth() if pairs.kind < CONSTANTS else GROWTH_OF_OTHERS
     return forest.grow(features[used], left[used], weight[used] * scale, growth)
+
+
+def rarity(pairs: Pairs) -> np.ndarray:
+    """A convolution of one tap is a product of other sizes than layers of language models are, and there are few."""
+    shapes_of = {job: len({s for s, j in zip(pairs.shape, pairs.job, strict=True) if j == job}) for job in {*pairs.job}}
+    return np.array([(max(shapes_of.values()) / shapes_of[job]) ** RARE for job in pairs.job])
 
 
 def residual_of(pairs: Pairs, constants: np.ndarray, trees: list[list[forest.Node]]) -> tuple[np.ndarray, np.ndarray]:

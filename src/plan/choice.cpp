@@ -49,7 +49,8 @@ constexpr uint32_t kMostClusterBlocks = 16;  // Hopper's limit, beyond the porta
 /// Steps of `step` elements that cover all groups of a dimension of `total` elements, as far as the
 /// host can tell: a group ends within a step, halfway on average.
 double expected_steps(int64_t total, int64_t groups, uint32_t step) {
-  const double mean = double(total) / double(std::max<int64_t>(groups, 1));
+  if (groups <= 1) return double(ceil_div<int64_t>(total, step));
+  const double mean = double(total) / double(groups);
   return double(groups) * std::max(mean / step + (mean > 1 ? 0.5 : 0.0), std::min(mean, 1.0));
 }
 

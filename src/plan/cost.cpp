@@ -191,10 +191,28 @@ class Prediction {
       cluster_tiles_ = std::ceil(tiles_ / s_.clusters);
       return;
     }
-    const double units = tiles_ * s_.slices / c_.cluster.k;
     const double resident = resident_clusters(cluster_size(c_), device_);
-    cluster_tiles_ = std::ceil(units / std::min<double>(s_.clusters, resident));
+    const double clusters = std::min<double>(s_.clusters, resident) * c_.cluster.k / s_.slices;
+    cluster_tiles_ = grouped_ ? expected_waves(clusters) : std::ceil(tiles_ / clusters);
     k_blocks_ = cluster_tiles_ * ceil_div(s_.k_blocks, s_.slices);
+  }
+
+  /// Tiles of the busiest cluster, of `clusters` at a time. Where groups end, only the GPU knows, and a few tiles may
+  /// begin another wave: a mean over what the row (or column) tiles may be, some more or less than expected, as far
+  /// as the ends of so many groups stray.
+  double expected_waves(double clusters) const {
+    const bool known = s_.grouping == Grouping::k || choice_.problem.batch <= 1;
+    if (known) return std::ceil(tiles_ / clusters);
+    const double across = s_.grouping == Grouping::m ? double(s_.tiles_n) * c_.cluster.multicast_n
+                                                     : double(s_.tiles_m) * c_.cluster.multicast_m;
+    const double steps = tiles_ / across, deviation = std::sqrt(double(choice_.problem.batch) / 12);
+    const auto waves = [&](double whole) { return std::ceil(whole * across / clusters); };
+    double sum = 0;
+    for (const double off : {-1.3, -0.4, 0.4, 1.3}) {  // quarters of a normal distribution
+      const double at = std::max(steps + off * deviation, 1.0), below = std::floor(at), part = at - below;
+      sum += waves(below) * (1 - part) + waves(below + 1) * part;
+    }
+    return sum / 4;
   }
 
   /// Clocks of one k block in the mainloop.

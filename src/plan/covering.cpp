@@ -19,8 +19,23 @@ namespace {
 using Sets = std::map<std::string, std::vector<Spec>, std::less<>>;
 using Jobs = std::initializer_list<const char*>;
 
-constexpr const char* kJobs[] = {"bf16 tn",  "bf16 nn",           "bf16 tt",    "bf16 nt",  "bf16 large K",
-                                 "fp8 rows", "fp8 rows promoted", "fp8 blocks", "int8 rows"};
+constexpr const char* kJobs[] = {"bf16 tn",
+                                 "bf16 nn",
+                                 "bf16 tt",
+                                 "bf16 nt",
+                                 "bf16 large K",
+                                 "fp8 rows",
+                                 "fp8 rows promoted",
+                                 "fp8 blocks",
+                                 "int8 rows",
+                                 "grouped bf16 forward",
+                                 "grouped bf16 dgrad",
+                                 "grouped bf16 wgrad",
+                                 "grouped fp8 forward",
+                                 "grouped fp8 dgrad",
+                                 "grouped fp8 wgrad",
+                                 "grouped fp8 rows forward",
+                                 "grouped int8 forward"};
 
 Sets read_sets() {
   Sets sets;
@@ -59,6 +74,18 @@ std::vector<Spec> of_jobs(Jobs jobs, Jobs alike) {
   return own.empty() ? of_jobs(alike) : own;
 }
 
+/// Groups of K are weight gradients; for the others, B's layout tells forward products from data gradients.
+std::vector<Spec> grouped_set(const GemmProblem& p) {
+  const bool eight = size_of(p.a.dtype) == 1;
+  if (p.groups.dimension == Grouping::k)
+    return eight ? of_jobs({"grouped fp8 wgrad"}) : of_jobs({"grouped bf16 wgrad"});
+  if (p.scale_a.kind == Scaling::block) return of_jobs({"grouped fp8 forward", "grouped fp8 dgrad"});
+  if (p.a.dtype == DType::i8) return of_jobs({"grouped int8 forward"});
+  if (eight) return of_jobs({"grouped fp8 rows forward"});
+  const bool forward = operand_layouts(p).b.major == Major::k;
+  return forward ? of_jobs({"grouped bf16 forward"}) : of_jobs({"grouped bf16 dgrad"});
+}
+
 }  // namespace
 
 Spec kernel_of(Spec spec) {
@@ -69,7 +96,8 @@ Spec kernel_of(Spec spec) {
 
 std::vector<Spec> covering_set(const GemmProblem& p) {
   if (p.weights_b.format != WeightFormat::none) return {};
-  if (p.conv.kind != Conv::none || p.groups.dimension != Grouping::none || p.precision != Precision::tf32) return {};
+  if (p.conv.kind != Conv::none || p.precision != Precision::tf32) return {};
+  if (p.groups.dimension != Grouping::none) return grouped_set(p);
   if (p.scale_a.kind == Scaling::block) return of_jobs({"fp8 blocks"}, {"fp8 rows promoted", "fp8 rows"});
   if (p.a.dtype == DType::i8) return of_jobs({"int8 rows"}, {"fp8 rows"});
   if (is_fp8(p.a.dtype)) {

@@ -20,7 +20,7 @@ namespace cleave {
 /// What is compiled for a spec: slices of serial, parallel and stream_k are a launch's to say, and here 1.
 Spec kernel_of(Spec spec);
 
-/// The set for the problem's types, layouts and scales; empty where there is none: groups, convolutions, other
+/// The set for the problem's types, layouts and scales; empty where there is none: convolutions, packed weights, other
 /// kernels than Hopper's.
 std::vector<Spec> covering_set(const GemmProblem& problem);
 

@@ -24,6 +24,9 @@ constexpr TreeNode kPromoted[] = {
 constexpr TreeNode kConv[] = {
 #include "plan/fitted/trees_conv.txt"
 };
+constexpr TreeNode kGrouped[] = {
+#include "plan/fitted/trees_grouped.txt"
+};
 
 }  // namespace
 
@@ -43,6 +46,8 @@ std::span<const TreeNode> trees_of(ForestKind kind) {
       return kPromoted;
     case ForestKind::conv:
       return kConv;
+    case ForestKind::grouped:
+      return kGrouped;
   }
   return {};
 }

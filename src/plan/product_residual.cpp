@@ -34,13 +34,19 @@ bool straddles(const GemmConfig& c, const GemmProblem& p) {
   return within(c.operands.a_major, p.m) || within(c.operands.b_major, columns_of_b(p));
 }
 
+/// A group's length in the dimension that groups share.
+double mean_extent(Grouping dimension, const GemmProblem& p) {
+  const int64_t shared = dimension == Grouping::m ? p.m : dimension == Grouping::n ? p.n : p.k;
+  return double(shared) / double(std::max<int64_t>(p.batch, 1));
+}
+
 }  // namespace
 
 std::optional<ForestKind> forest_kind(const Choice& choice) {
   const GemmConfig& c = choice.config;
   if (!has_tma(c.family) || has_weights(c)) return std::nullopt;
   if (c.conv.kind != Conv::none) return ForestKind::conv;
-  if (!is_predicted_product(choice)) return std::nullopt;
+  if (c.schedule.grouping != Grouping::none) return ForestKind::grouped;
   return ForestKind(mainloop_kind(c));
 }
 
@@ -94,10 +100,12 @@ ProductFeatures product_features(const Choice& choice, const DeviceInfo& device,
       .channels = is_conv ? log2(double(gathered_channels(conv))) : 0,
       .stride = is_conv ? float(conv.axes[2].stride) : 0,
       .line = is_conv ? log2(double(outputs(conv.axes[2]))) : 0,
-      .groups = is_conv ? log2(groups_of(c, p)) : 0,
+      .groups = is_conv ? log2(groups_of(c, p)) : log2(double(p.batch)),
       .gather = float(c.conv.gather),
       .classes = float(c.conv.fuses_classes),
       .direction = float(conv.kind),
+      .grouping = float(c.schedule.grouping),
+      .extent = log2(mean_extent(c.schedule.grouping, p)),
   };
 }
 

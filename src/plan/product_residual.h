@@ -52,11 +52,13 @@ namespace cleave {
   X(taps)     /* of convolutions, else 0 */                                     \
   X(channels) /* of a tap, in what is gathered */                               \
   X(stride)                                                                     \
-  X(line) /* outputs along an image's line */                                   \
-  X(groups)                                                                     \
+  X(line)    /* outputs along an image's line */                                \
+  X(groups)  /* of channels, or of a grouped dimension */                       \
   X(gather)  /* whether threads copy what is gathered */                        \
   X(classes) /* side by side 1, else 0 */                                       \
-  X(direction)
+  X(direction)                                                                  \
+  X(grouping) /* the dimension that groups share, else 0 */                     \
+  X(extent)   /* a group's in it, on average */
 struct ProductFeatures {
 #define CLEAVE_MEMBER(name) float name;
   CLEAVE_PRODUCT_FEATURES(CLEAVE_MEMBER)
@@ -64,10 +66,10 @@ struct ProductFeatures {
 };
 inline constexpr size_t kProductFeatures = sizeof(ProductFeatures) / sizeof(float);
 
-/// What has a forest: the kinds of mainloop, as MainloopKind has them, and convolutions.
-enum class ForestKind : uint8_t { k_major, strips, eight, promoted, conv };
+/// What has a forest: the kinds of mainloop, as MainloopKind has them, convolutions, and groups.
+enum class ForestKind : uint8_t { k_major, strips, eight, promoted, conv, grouped };
 
-/// Nothing where no pairs were measured: groups, 4-bit weights, and kernels without TMA.
+/// Nothing where no pairs were measured: 4-bit weights, and kernels without TMA.
 std::optional<ForestKind> forest_kind(const Choice& choice);
 
 ProductFeatures product_features(const Choice& choice, const DeviceInfo& device, const ProductTime& time);

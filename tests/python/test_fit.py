@@ -13,6 +13,7 @@ from cleave import _core
 # (docs/notes/2026-11-choice.md).
 MOST_REGRET = 0.04
 MOST_REGRET_ALONE = 0.08
+MOST_REGRET_OF_GROUPS_ALONE = 0.12  # whose constants are those of before their pairs
 
 
 @pytest.fixture(scope="module")
@@ -27,14 +28,15 @@ def test_every_mainloop_is_measured(pairs) -> None:
 
 def test_what_ships_chooses_well(pairs) -> None:
     for kind, of_kind in pairs.items():
-        alone = of_kind.model.predict(_core.ProductModel.constants(0 if kind == fit.CONV else kind))
-        for predicted, most in ((alone, MOST_REGRET_ALONE), (of_kind.model.predict_shipped(), MOST_REGRET)):
+        alone = of_kind.model.predict(fit.constants_of(of_kind, kind, np.ones(len(of_kind.us), bool), kept=True))
+        most_alone = MOST_REGRET_OF_GROUPS_ALONE if fit.KINDS[kind] == "grouped" else MOST_REGRET_ALONE
+        for predicted, most in ((alone, most_alone), (of_kind.model.predict_shipped(), MOST_REGRET)):
             for job, regrets in fit.regrets(of_kind, predicted).items():
                 assert np.mean(regrets) < most, job
 
 
 def test_what_ships_is_what_a_fit_writes() -> None:
-    shipped = {kind: np.array(_core.ProductModel.constants(kind)) for kind in range(fit.CONV)}
+    shipped = {kind: np.array(_core.ProductModel.constants(kind)) for kind in range(fit.CONSTANTS)}
     assert (fit.FITTED / "constants.txt").read_text() == fit.constants_text(shipped)
     for kind in fit.KINDS:
         text = (fit.FITTED / f"trees_{kind}.txt").read_text()
@@ -74,4 +76,4 @@ def test_constants_are_counted() -> None:
     with pytest.raises(ValueError, match="constants has 2 values; the model has"):
         _core.ProductModel().predict([1.0, 2.0])
     with pytest.raises(ValueError, match="kind is 4, but 4 kinds of mainloop have constants"):
-        _core.ProductModel.constants(fit.CONV)
+        _core.ProductModel.constants(fit.CONSTANTS)
