@@ -193,10 +193,12 @@ class TileShaper {
     return a_.major != Major::mn || s_.tile_m % (atom_ * s_.multicast_n) == 0;
   }
 
-  /// Products may have a part of the last strip, if they have all of another, and uneven shares of the strips.
+  /// Products, and filters of data gradients, may have a part of the last strip, if they have all of another, and
+  /// uneven shares of the strips.
   bool strips_serve(uint32_t columns) const {
     if (columns % (atom_ * s_.multicast_m) == 0) return true;
-    return is_product(p_) && has_tma(s_.family) && !gated(c_) && !has_weights(c_) && columns > atom_;
+    const bool filters = c_.conv.kind == Conv::dgrad && !c_.conv.gather && !c_.conv.fuses_classes && !c_.conv.patches;
+    return (is_product(p_) || filters) && has_tma(s_.family) && !gated(c_) && !has_weights(c_) && columns > atom_;
   }
 
   bool shape_portable() {

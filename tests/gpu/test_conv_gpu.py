@@ -438,6 +438,16 @@ def test_pixels_that_no_output_meets() -> None:
     assert torch.equal(cleave.conv2d_wgrad(x, (16, 1, 3, 3), dy, **options), expected)
 
 
+@pytest.mark.parametrize("tile", ["128x96", "128x144", "128x160", "128x176", "128x224"])
+@pytest.mark.parametrize("rest", ["", " multicast 2x1", " multicast 1x2", " stream_k 1", " parallel 3"])
+def test_columns_that_end_within_a_strip_of_filters(tile: str, rest: str) -> None:
+    """Data gradients of channels that a tile of strips of 64 would have to round up, and of others."""
+    skip_unless_served("sm90")
+    for channels in (96, 168, 232):
+        for axes in (SQUARE, (Axis(14, 3, 1, 1, 1), Axis(9, 3, 1, 1, 1))):
+            Case("dgrad", Convolution(2, channels, 136, axes)).check_kernel(f"sm90 {tile}{rest}")
+
+
 @pytest.mark.parametrize("division", ["fast", "plain", "fast_load", "fast_store"])
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("kind", KINDS)

@@ -46,7 +46,7 @@ class Im2colLoader {
       // Groups are rows of the filters' matrix further on: of N in fprop, of K in dgrad.
       const bool along_n = C.conv.kind == Conv::fprop;
       const uint32_t group = work.batch * (along_n ? p_.size.n : p_.channels);
-      load_operand<C, C.operands.b_major, C.tile.n, C.cluster.multicast_m>(
+      load_operand<C, C.operands.b_major, stage_columns(C), C.cluster.multicast_m>(
           &p_.map_b, b, barrier, n0_ + (along_n ? group : 0), channel + (along_n ? 0 : group), work,
           exists ? class_->filter_tap(tap_) : kNowhere, sharing_);
     } else {
