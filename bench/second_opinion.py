@@ -22,7 +22,7 @@ import torch
 
 from cleave import _core
 
-from . import pairs
+from . import pairs, report
 from .between import Between, medians
 from .jobs.every import EVERY_JOB, Shape
 from .operand_sets import sets_for
@@ -103,8 +103,7 @@ def main(argv: list[str] | None = None) -> int:
     gpu = torch.cuda.get_device_name()
     heuristics = Heuristics("H200_SXM" if "H200" in gpu else "H100_SXM")
     between, pool = Between(), pairs.compilers()
-    ratios: list[float] = []
-    print(f"{gpu}\n\n| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}")
+    rows: list[Sequence[Any]] = []
     for job in (EVERY_JOB[name] for name in arguments.jobs.split(",")):
         sets, shapes = sets_for(job), job.shapes("validation", arguments.shapes, arguments.seed)
 
@@ -116,19 +115,18 @@ def main(argv: list[str] | None = None) -> int:
                 case, opinion = job.case(shape), heuristics.opinion(shape)
                 us = medians(dict(pairs.samples_of(job, plans, sets.operands(case), between)), arguments.rounds)
                 ours, theirs = plans[0].kernel_name, min(filter(opinion.fits, us), key=us.__getitem__)
-                ratios.append(us[theirs] / us[ours])
-                cells = [case.title, ours, f"{us[ours]:.2f}", opinion, theirs, f"{us[theirs]:.2f}", f"{ratios[-1]:.2f}"]
-                print(f"| {' | '.join(map(str, cells))} |", flush=True)
+                cells = (case.title, ours, f"{us[ours]:.2f}", opinion, theirs, f"{us[theirs]:.2f}")
+                rows.append((*cells, us[theirs] / us[ours]))
     pool.shutdown(cancel_futures=True)
-    print(f"\n{len(ratios)} shapes", summary(ratios))
+    print(gpu, "", *report.table(COLUMNS, rows), "", summary([row[-1] for row in rows]), sep="\n")
     return 0
 
 
 def summary(ratios: Sequence[float]) -> str:
     if not ratios:
-        return ""
+        return "Nothing measured."
     geomean = math.exp(statistics.fmean(map(math.log, ratios)))
-    return f"geomean {geomean:.2f}, least {min(ratios):.2f}, most {max(ratios):.2f}"
+    return f"{len(ratios)} shapes: geomean {geomean:.2f}, least {min(ratios):.2f}, most {max(ratios):.2f}"
 
 
 if __name__ == "__main__":

@@ -59,3 +59,8 @@ def test_candidates_are_read(second_opinion) -> None:
 def test_measured_choices_are_left_out(second_opinion, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(second_opinion, "_core", SimpleNamespace(is_tuned=lambda planned: True))
     assert second_opinion.kernels_of(None, second_opinion.Opinion((128, 128), (1, 1), 1)) == []
+
+
+def test_the_summary(second_opinion) -> None:
+    assert second_opinion.summary([0.5, 2.0]) == "2 shapes: geomean 1.00, least 0.50, most 2.00"
+    assert second_opinion.summary([]) == "Nothing measured."
