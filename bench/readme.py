@@ -1,6 +1,6 @@
 """python -m bench.readme: the tables of results in the README, a line per job, and in docs.
 
-Prints them; with --write also puts each between its page's lines MARKERS.
+Prints them; with --write also puts each between its page's lines MARKERS, and draws docs/unseen.svg.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import distributed_report, report, suites, summary, unseen_report
+from . import distributed_report, report, suites, summary, unseen_plot, unseen_report
 
 ROOT = Path(__file__).parent.parent
 Summaries = Callable[[dict[str, Any]], Iterator[tuple[str, str, str]]]
@@ -23,7 +23,7 @@ MARKERS = ("<!-- python -m bench.readme --write -->", "<!-- end -->")
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.readme", description=__doc__, allow_abbrev=False)
     parser.add_argument("--results", type=Path, default=ROOT / "bench/results", metavar="DIR")
-    parser.add_argument("--write", action="store_true", help="replace the tables in their pages")
+    parser.add_argument("--write", action="store_true", help="replace the tables in their pages, and the picture")
     arguments = parser.parse_args(argv)
     for page, make in PAGES.items():
         table = "\n".join(make(arguments.results))
@@ -31,6 +31,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.write and table:
             path = ROOT / page
             path.write_text(replaced(path.read_text(), table))
+    if arguments.write:
+        (ROOT / "docs/unseen.svg").write_text(unseen_plot.picture(report.load(arguments.results / "unseen.json")))
     return 0
 
 

@@ -38,6 +38,8 @@ html_title = f"Cleave {version}"
 html_static_path = ["site/site.css"]
 html_css_files = ["site.css"]
 html_copy_source = False
+# What has no pages below it has no list of them.
+html_sidebars = {f"docs/{page}": [] for page in ("benchmarks", "support", "coming-from", "faq")}
 html_theme_options = {
     "navbar_start": ["navbar-logo", "version-switcher"],
     "switcher": {"json_url": "../versions.json", "version_match": version},

@@ -8,13 +8,18 @@
 // them; one that moves a kernel's parameters leaves what follows the instructions' digest. A kernel that NVRTC refuses
 // has "refused" and why instead. tools/nvrtc_versions.py compares NVRTCs by the same lines.
 #include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
+#include <array>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
 #include <map>
+#include <memory>
+#include <stdexcept>
 #include <string_view>
 #include <thread>
 #include <vector>
@@ -75,7 +80,7 @@ std::string line(const std::string& arch, size_t number, const std::string& sour
                      digest(opcodes(code)), code.size(), used.registers, used.stack_bytes,
                      used.spill_store_bytes + used.spill_load_bytes);
 } catch (const Error& error) {
-  std::string why = error.what();
+  std::string why = std::string(error.what()).substr(0, 1000);
   std::ranges::replace(why, '\n', ' ');
   return fmt::format("{} {} refused {}\n", arch, number, why);
 }
@@ -88,19 +93,30 @@ std::vector<std::string> sources_for(const std::string& arch) {
   return sources;
 }
 
+/// A file without a name, which disappears with its last owner.
+using Lines = std::unique_ptr<std::FILE, decltype(&std::fclose)>;
+
+/// In processes, one for each processor, that take turns: NVRTC's threads wait for each other.
 void print_digests(const std::string& arch, size_t every) {
   const std::vector<std::string> sources = sources_for(arch);
-  std::vector<std::string> lines(sources.size());
-  std::atomic<size_t> next = 0;
-  {
-    std::vector<std::jthread> threads(std::max(1u, std::thread::hardware_concurrency()));
-    for (std::jthread& thread : threads) {
-      thread = std::jthread([&] {
-        for (size_t i; (i = next++ * every) < sources.size();) lines[i] = line(arch, i, sources[i]);
-      });
-    }
+  const size_t processes = std::max(1u, std::thread::hardware_concurrency());
+  std::vector<Lines> shares;
+  for (size_t share = 0; share < processes; ++share) {
+    shares.emplace_back(std::tmpfile(), &std::fclose);
+    if (fork() != 0) continue;
+    for (size_t i = share * every; i < sources.size(); i += processes * every)
+      std::fputs(line(arch, i, sources[i]).c_str(), shares.back().get());
+    std::fflush(shares.back().get());
+    std::_Exit(0);
   }
-  for (const std::string& text : lines) fmt::print("{}", text);
+  for (int status; wait(&status) > 0;) {
+    if (status != 0) throw std::runtime_error("a process that compiles has ended by itself");
+  }
+  for (const Lines& lines : shares) std::rewind(lines.get());
+  std::array<char, 4096> text;
+  for (size_t i = 0; i * every < sources.size(); ++i) {
+    if (std::fgets(text.data(), text.size(), shares[i % processes].get())) std::fputs(text.data(), stdout);
+  }
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ class Job:
     large_k: bool = False
 
     testing = dense
-    peers = ("cublas", "deepgemm", "torch_rowwise", "torch_blockwise", "cublas_tensorwise", "cublas_int8")
+    peers = ("cublas", "deepgemm", "torch_rowwise", "torch_blockwise", "cublas_tensorwise", "cublas_int8", "quack")
 
     def case(self, shape: Shape) -> GemmCase:
         return GemmCase(*shape, **self.fields)

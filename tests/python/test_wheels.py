@@ -39,6 +39,18 @@ def test_every_supported_python_has_a_wheel(modules) -> None:
     assert versions[-1] == modules["wheel"].STABLE_ABI_FROM
 
 
+def test_the_release_is_of_the_same_pythons_and_compiler(modules) -> None:
+    release = (ROOT / ".github" / "workflows" / "release.yml").read_text("utf-8")
+    build, tried = release.split("\n  try:\n")
+    versions = modules["interpreters"].VERSIONS
+    assert tuple(re.findall(r"^ +(3\.\d+)$", build, re.MULTILINE)) == versions
+    assert set(versions) < set(re.findall(r'"(3\.\d+)"', tried))  # and one that the last wheel serves, too
+    (nvrtc,) = PROJECT["project"]["optional-dependencies"]["nvrtc"]
+    assert f"'nvidia-cuda-nvrtc{nvrtc.partition(',')[2]}'" in tried
+    for command in re.findall(r"python (\S+\.py)", release):
+        assert (ROOT / command).exists()
+
+
 def test_tags(modules) -> None:
     wheel = modules["wheel"].Wheel
     assert f"{wheel('3.10', 'aarch64').tag}-{wheel('3.10', 'aarch64').platform}" == "cp310-cp310-manylinux_2_28_aarch64"
