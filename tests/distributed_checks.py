@@ -518,6 +518,7 @@ def disagreement_is_an_error_on_every_rank(ranks: Ranks) -> None:
 
 def the_plan_says_why(ranks: Ranks) -> None:
     device = ranks.device
+    cd.gemm_all_reduce(ranks.draw(16, 8), ranks.draw(8, 64))  # which makes the memory that all see
     small = cd.explain("gemm_all_reduce", 16, 64, device=device)
     begin = f"gemm_all_reduce over {ranks.size} ranks by "
     if by_memory(ranks):
