@@ -50,7 +50,7 @@ class Case(NamedTuple):
     def is_large(self, size: int) -> bool:
         of_a_rank = self.m // size
         fills = self.operation == "all_gather" or _transports.fills_a_gpu(of_a_rank, self.n)
-        return _transports.is_large(self.m, size, self.operation != "reduce_scatter") and fills
+        return _transports.is_large(self.m, size) and fills
 
     def ends(self, size: int) -> float:
         """When the last half has been made or has come, if nothing else took time."""

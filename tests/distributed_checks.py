@@ -24,7 +24,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import cleave
 import cleave.distributed as cd
-from cleave.distributed import _agreement, _operators, _peer_memory, _transports
+from cleave.distributed import _agreement, _operators, _peer_memory, _sums, _transports
 from cleave.distributed._fold import fold
 from cleave.distributed._peers import Peers
 from cleave.torch import parallel
@@ -79,29 +79,33 @@ def by_memory(ranks: Ranks) -> bool:
     return (os.environ.get("CLEAVE_TRANSPORT") or ("peer" if ranks.device == "cuda" else "gloo")) == "peer"
 
 
+def forget_forms() -> None:
+    Peers(dist.group.WORLD.group_name).forms.clear()
+
+
 @contextmanager
 def of_large_products() -> Iterator[None]:
     """Small ones count as large, which are moved while they are made."""
     chosen = _transports._WAVE, _transports._LEAST_ROWS, _transports._HIDING
     _transports._WAVE, _transports._LEAST_ROWS, _transports._HIDING = 1, 64, 64
-    _operators._shape.cache_clear()
+    forget_forms()
     try:
         yield
     finally:
         _transports._WAVE, _transports._LEAST_ROWS, _transports._HIDING = chosen
-        _operators._shape.cache_clear()
+        forget_forms()
 
 
 @contextmanager
 def all_reduce_by(shots: str) -> Iterator[None]:
-    chosen = _operators.is_one_shot
-    _operators.is_one_shot = lambda *_: shots == "one"
-    _operators._shape.cache_clear()
+    chosen = _sums.is_one_shot
+    _sums.is_one_shot = lambda *_: shots == "one"
+    forget_forms()
     try:
         yield
     finally:
-        _operators.is_one_shot = chosen
-        _operators._shape.cache_clear()
+        _sums.is_one_shot = chosen
+        forget_forms()
 
 
 def sums_are_within_their_bound(ranks: Ranks) -> None:

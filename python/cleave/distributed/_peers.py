@@ -5,14 +5,16 @@ A collective moves bytes and never adds: sums are ours, so that they are the sam
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import ref
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed import _functional_collectives, distributed_c10d
+from torch.distributed import _functional_collectives
+from torch.distributed.distributed_c10d import _resolve_process_group as _resolve
 
 from . import _faults
 
@@ -23,18 +25,45 @@ def name_of(group: Any, operation: str) -> str:
         raise RuntimeError(
             f"{operation} needs a process group; call torch.distributed.init_process_group on every rank first"
         )
+    if group is None:
+        group = dist.group.WORLD
     if isinstance(group, str):  # torch's own resolution of these cannot be compiled
         return group
-    return _functional_collectives._resolve_group_name(dist.group.WORLD if group is None else group)
+    if type(group) is dist.ProcessGroup:
+        return group.group_name
+    return _functional_collectives._resolve_group_name(group)
 
 
-_places: WeakKeyDictionary[dist.ProcessGroup, tuple[int, int]] = WeakKeyDictionary()  # this process's rank, the size
+class Forms(dict[Any, Any]):
+    """What follows from the arguments of calls that repeat, by what it follows from."""
+
+    MOST = 4096
+
+    def __setitem__(self, key: Any, form: Any) -> None:
+        if len(self) >= self.MOST:
+            self.clear()
+        super().__setitem__(key, form)
+
+
+class Known:
+    """What this process knows of a group for as long as it lives."""
+
+    __slots__ = ("forms", "group", "memories", "rank", "size")
+
+    def __init__(self, group: dist.ProcessGroup, forget: Callable[[Any], None]) -> None:
+        self.group = ref(group, forget)
+        self.rank, self.size = dist.get_rank(group), dist.get_world_size(group)
+        self.forms = Forms()
+        self.memories: dict[torch.device, Any] = {}  # that all ranks see, or why there is none
+
+
+_known: dict[str, Known] = {}  # by name; another group may have it later
 
 
 class Peers:
     """The ranks of a group, from the one that asks."""
 
-    __slots__ = ("group", "group_name", "operation", "rank", "size")
+    __slots__ = ("forms", "group", "group_name", "memories", "operation", "rank", "size")
 
     def __init__(self, group_name: str, operation: str = "") -> None:
         """operation: what the ranks do, for errors. Raises RuntimeError without a process group, or on a rank that is
@@ -45,11 +74,11 @@ class Peers:
                 "over ranks"
             )
         self.group_name, self.operation = group_name, operation
-        self.group = distributed_c10d._resolve_process_group(group_name)
-        place = _places.get(self.group)
-        if place is None:
-            place = _places[self.group] = dist.get_rank(self.group), dist.get_world_size(self.group)
-        self.rank, self.size = place
+        self.group = _resolve(group_name)
+        known = _known.get(group_name)
+        if known is None or known.group() is not self.group:
+            known = _known[group_name] = Known(self.group, lambda _: _known.pop(group_name, None))
+        self.rank, self.size, self.forms, self.memories = known.rank, known.size, known.forms, known.memories
         if self.rank < 0:
             raise RuntimeError(
                 f"group {group_name!r} does not have this process, rank {dist.get_rank()} of all; call it on its ranks "
@@ -157,3 +186,13 @@ def gather_rows(x: Tensor, rows: int, peers: Peers, transport: str) -> Tensor:
 def first_rows(x: Tensor, rows: int) -> Tensor:
     """x[:rows], without the time that a view of all of it takes the host."""
     return x if x.shape[0] == rows else x[:rows]
+
+
+def rows_of(x: Tensor, rows: slice) -> Tensor:
+    """x[rows], alike."""
+    return x if rows.stop - rows.start == x.shape[0] else x[rows]
+
+
+def kind_of(x: Tensor | None) -> Any:
+    """What checks of x look at."""
+    return None if x is None else (x.shape, x.dtype, x.device)

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import _peer_memory
+from . import _agreement, _peer_memory
 from ._peer_memory import PeerMemory, Turn
 from ._peers import Peers, collective_of, exchange, first_rows, gather, gather_rows
 
@@ -102,8 +102,10 @@ class PeerStores:
             yield from self._pushed_products(multiply, like, share, columns, dtype, fused)
         else:
             products = self._turn.take((size * share, columns), dtype)
-            multiply(first_rows(products[rank], rows), slice(0, rows))
-            yield slice(0, own), [product[rank * share : rank * share + own] for product in products]
+            mine = self._turn.kept(lambda: first_rows(products[rank], rows))
+            multiply(mine, slice(0, rows))
+            first = rank * share
+            yield slice(0, own), self._turn.kept(lambda: [product[first : first + own] for product in products])
 
     def _pushed_products(
         self, multiply: Multiply, like: Tensor, share: int, columns: int, dtype: torch.dtype, fused: bool
@@ -148,7 +150,7 @@ class PeerStores:
             return self._pushed_rows(parts, share, use, columns, kept or not fills_a_gpu(share, columns))
         taken = [self._turn.take((share, *x.shape[1:]), x.dtype) for x in parts]
         for x, everyones in zip(parts, taken, strict=True):
-            first_rows(everyones[self.peers.rank], x.shape[0]).copy_(x)
+            self._turn.kept(lambda x=x, own=everyones[self.peers.rank]: first_rows(own, x.shape[0])).copy_(x)
         gathered = [self._whole_of(everyones[self.peers.rank], rows) for everyones in taken]
         if use is not None:
             use(gathered, slice(0, rows))
@@ -235,15 +237,15 @@ def _side_stream(device: torch.device) -> Any:
     return module.Stream() if device.type == "cpu" else module.Stream(device)
 
 
-_LEAST_ROWS = 1024  # with fewer, reading b again for each part takes longer than what it hides
+_LEAST_ROWS = 2048  # with fewer, reading b again for each part takes longer than what it hides, of a short K
 _WAVE = 132 * 128 * 256  # elements of D that an H100's or H200's SMs have at once
 _HIDING = 2048  # columns with which a row of 16 bits takes as long to multiply as to move
 
 
-def is_large(rows: int, size: int, gathers: bool) -> bool:
-    """Whether rows are moved in parts while others are multiplied: of a rank's rows there are enough, twice as many
-    where all ranks get them. All ranks answer alike, as it follows from what they all know."""
-    return size > 1 and rows % size == 0 and rows // size >= _LEAST_ROWS * (1 + gathers)
+def is_large(rows: int, size: int) -> bool:
+    """Whether rows are moved in parts while others are multiplied: of a rank's rows there are enough. All ranks answer
+    alike, as it follows from what they all know."""
+    return size > 1 and rows % size == 0 and rows // size >= _LEAST_ROWS
 
 
 def fills_a_gpu(rows: int, columns: int) -> bool:
@@ -285,12 +287,14 @@ def name_for(peers: Peers, device: torch.device) -> tuple[str, str]:
     return collective_of(peers, device, asked), ""
 
 
-def transport_for(peers: Peers, device: torch.device, asked: str, call: str, bytes: int) -> Collectives | PeerStores:
+def way_for(peers: Peers, device: torch.device, asked: str, call: str, bytes: int) -> Collectives | PeerStores:
     """What serves a call of so many bytes of each rank's memory. "auto" is the environment's CLEAVE_TRANSPORT, or else
     the memory of peers where GPUs can share it, or else the group's backend.
 
-    Raises ValueError where the group has no such transport.
+    Raises ValueError where the group has no such transport; PeerError where ranks' calls are compared, and differ.
     """
+    if _agreement.is_checked():
+        _agreement.check(call, peers, device)
     if asked == "auto":
         asked = _environments()
     if asked == "peer" or (asked == "auto" and device.type == "cuda"):
