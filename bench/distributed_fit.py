@@ -45,12 +45,12 @@ class Case(NamedTuple):
         return self.m * (self.k if self.operation == "all_gather" else self.n) * ITEM
 
     def sent(self, size: int) -> float:
-        return self.trip(size) * (2 if self.operation == "all_reduce" else 1)
+        return _cost.sent(self.operation, self.whole, size)
 
     def is_large(self, size: int) -> bool:
         of_a_rank = self.m // size
         fills = self.operation == "all_gather" or _transports.fills_a_gpu(of_a_rank, self.n)
-        return _transports.is_large(self.m, size) and fills
+        return _transports.is_large(self.m, size, self.operation != "reduce_scatter") and fills
 
     def ends(self, size: int) -> float:
         """When the last half has been made or has come, if nothing else took time."""

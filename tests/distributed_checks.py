@@ -24,9 +24,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import cleave
 import cleave.distributed as cd
-from cleave.distributed import _agreement, _operators, _peer_memory, _sums, _transports
+from cleave.distributed import _agreement, _operators, _peer_memory, _peers, _sums, _transports
 from cleave.distributed._fold import fold
-from cleave.distributed._peers import Peers
+from cleave.distributed._peers import peers_of
 from cleave.torch import parallel
 
 ops = torch.ops.cleave
@@ -80,7 +80,8 @@ def by_memory(ranks: Ranks) -> bool:
 
 
 def forget_forms() -> None:
-    Peers(dist.group.WORLD.group_name).forms.clear()
+    for peers in _peers._known.get(dist.group.WORLD.group_name, {}).values():
+        peers.forms.clear()
 
 
 @contextmanager
@@ -234,9 +235,9 @@ def calls_take_turns_without_an_end(ranks: Ranks) -> None:
 
 def memory_grows_up_to_its_limit(ranks: Ranks) -> None:
     a, b = ranks.draw(64, 16), ranks.draw(16, 1 << 15)
-    held = _peer_memory.memory_of(Peers(dist.group.WORLD.group_name), a.device, 1).bytes
+    held = _peer_memory.memory_of(peers_of(dist.group.WORLD.group_name), a.device, 1).bytes
     made = cd.gemm_all_reduce(a, b, transport="peer")
-    grown = _peer_memory.memory_of(Peers(dist.group.WORLD.group_name), a.device, 1).bytes
+    grown = _peer_memory.memory_of(peers_of(dist.group.WORLD.group_name), a.device, 1).bytes
     assert grown >= max(held, made.nbytes)
     os.environ["CLEAVE_PEER_BYTES"] = str(grown)
     try:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..torch.dispatch import Arrived, permuted
 from ._direct import call
-from ._peers import Peers, name_of
+from ._peers import name_of, peers_of
 
 _ops = torch.ops.cleave
 
@@ -147,7 +147,7 @@ class AllToAll:
         self, group: Any = None, *, capacity: int | None = None, exact: bool = False, transport: str = "auto"
     ) -> None:
         self.group_name = name_of(group, "AllToAll")
-        self.ranks = Peers(self.group_name).size
+        self.ranks = peers_of(self.group_name).size
         self.capacity, self.exact, self.transport = capacity, exact, transport
         self.dropped: Tensor | None = None
 
@@ -178,7 +178,7 @@ class AllGather:
 
     def __init__(self, group: Any = None, *, transport: str = "auto") -> None:
         self.group_name = name_of(group, "AllGather")
-        peers = Peers(self.group_name)
+        peers = peers_of(self.group_name)
         self.rank, self.ranks, self.transport = peers.rank, peers.size, transport
 
     def dispatch(

@@ -13,7 +13,7 @@ from ..torch._operators import activations, autograd
 from ..torch._operators.fake import default_dtype
 from ..torch._operators.sum_to import sum_to
 from . import _gathers, _moe_operators, _sums
-from ._peers import Peers
+from ._peers import peers_of
 
 _library = torch.library.Library("cleave", "FRAGMENT")
 
@@ -60,7 +60,7 @@ IMPLEMENTATIONS = {
 
 def _fake_sum(scatter: bool, scaled: bool) -> Callable[..., Tensor]:
     def fake(a: Tensor, b: Tensor, *arguments: Any, **options: Any) -> Tensor:
-        peers = Peers(arguments[2 if scaled else 0])
+        peers = peers_of(arguments[2 if scaled else 0])
         rows = peers.own(a.shape[0]) if scatter else a.shape[0]
         out = options.get("out_dtype") or (torch.bfloat16 if scaled else a.dtype)
         return a.new_empty(rows, b.shape[1], dtype=out)
@@ -69,7 +69,7 @@ def _fake_sum(scatter: bool, scaled: bool) -> Callable[..., Tensor]:
 
 
 def _rows_of(x: Tensor, rows: Any, group_name: str) -> Any:
-    return Peers(group_name).size * x.shape[0] if rows is None else rows
+    return peers_of(group_name).size * x.shape[0] if rows is None else rows
 
 
 def _fake_gather(a: Tensor, b: Tensor, group_name: str, *_: Any, **options: Any) -> tuple[Tensor, Tensor]:
@@ -94,7 +94,7 @@ def _fake_scaled_gather(
 
 
 def _fake_scattered_rows(x: Tensor, group_name: str, *_: Any, **__: Any) -> Tensor:
-    return x.new_empty(Peers(group_name).own(x.shape[0]), x.shape[1])
+    return x.new_empty(peers_of(group_name).own(x.shape[0]), x.shape[1])
 
 
 def _fake_rows(x: Tensor, group_name: str, **options: Any) -> Tensor:

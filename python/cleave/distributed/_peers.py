@@ -5,10 +5,9 @@ A collective moves bytes and never adds: sums are ours, so that they are the sam
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
-from weakref import ref
+from weakref import finalize, ref
 
 import torch
 import torch.distributed as dist
@@ -45,45 +44,24 @@ class Forms(dict[Any, Any]):
         super().__setitem__(key, form)
 
 
-class Known:
-    """What this process knows of a group for as long as it lives."""
-
-    __slots__ = ("forms", "group", "memories", "rank", "size")
-
-    def __init__(self, group: dist.ProcessGroup, forget: Callable[[Any], None]) -> None:
-        self.group = ref(group, forget)
-        self.rank, self.size = dist.get_rank(group), dist.get_world_size(group)
-        self.forms = Forms()
-        self.memories: dict[torch.device, Any] = {}  # that all ranks see, or why there is none
-
-
-_known: dict[str, Known] = {}  # by name; another group may have it later
-
-
 class Peers:
-    """The ranks of a group, from the one that asks."""
+    """The ranks of a group, from the one that asks, and what this process knows of them for as long as the group lives.
 
-    __slots__ = ("forms", "group", "group_name", "memories", "operation", "rank", "size")
+    rank, size: this process's, and of how many. forms: what follows from the arguments of this operation's calls, by
+    what it follows from. memories: by device, what all ranks see, or why there is none.
+    """
 
-    def __init__(self, group_name: str, operation: str = "") -> None:
-        """operation: what the ranks do, for errors. Raises RuntimeError without a process group, or on a rank that is
-        none of its."""
-        if not dist.is_initialized():
-            raise RuntimeError(
-                "there is no process group; call torch.distributed.init_process_group on every rank before products "
-                "over ranks"
-            )
-        self.group_name, self.operation = group_name, operation
-        self.group = _resolve(group_name)
-        known = _known.get(group_name)
-        if known is None or known.group() is not self.group:
-            known = _known[group_name] = Known(self.group, lambda _: _known.pop(group_name, None))
-        self.rank, self.size, self.forms, self.memories = known.rank, known.size, known.forms, known.memories
-        if self.rank < 0:
-            raise RuntimeError(
-                f"group {group_name!r} does not have this process, rank {dist.get_rank()} of all; call it on its ranks "
-                "alone"
-            )
+    __slots__ = ("_group", "forms", "group_name", "memories", "operation", "rank", "size")
+
+    def __init__(self, group: dist.ProcessGroup, group_name: str, operation: str, memories: dict[Any, Any]) -> None:
+        self._group, self.group_name, self.operation = ref(group), group_name, operation
+        self.rank, self.size = dist.get_rank(group), dist.get_world_size(group)
+        self.forms, self.memories = Forms(), memories
+
+    @property
+    def group(self) -> dist.ProcessGroup | None:
+        """None when it has been destroyed."""
+        return self._group()
 
     def share(self, rows: Any) -> Any:
         """The rows of each rank but the last ones, which have what is left, or none: as torch.chunk deals them."""
@@ -95,6 +73,46 @@ class Peers:
         if isinstance(rows, int):
             return min(max(rows - self.rank * share, 0), share)
         return torch.sym_min(torch.sym_max(rows - self.rank * share, 0), share)
+
+
+_known: dict[str, dict[str, Peers]] = {}  # by a group's name, which another may have later, and by operation
+
+
+def peers_of(group_name: str, operation: str = "") -> Peers:
+    """operation: what the ranks do, for errors. Raises RuntimeError without a process group, or on a rank that is none
+    of its."""
+    try:
+        group = _resolve(group_name)
+    except RuntimeError:
+        if dist.is_initialized():
+            raise
+        raise RuntimeError(
+            "there is no process group; call torch.distributed.init_process_group on every rank before products over "
+            "ranks"
+        ) from None
+    of_name = _known.get(group_name)
+    found = of_name.get(operation) if of_name else None
+    if found is not None and found.group is group:
+        return found
+    if of_name is None or any(other.group is not group for other in of_name.values()):
+        of_name = _known[group_name] = {}
+        finalize(group, _forget, group_name)
+    memories = next((other.memories for other in of_name.values()), {})
+    found = Peers(group, group_name, operation, memories)
+    if found.rank < 0:
+        raise RuntimeError(
+            f"group {group_name!r} does not have this process, rank {dist.get_rank()} of all; call it on its ranks "
+            "alone"
+        )
+    of_name[operation] = found
+    return found
+
+
+def _forget(group_name: str) -> None:
+    """What is known of a group that is gone, unless another has its name."""
+    of_name = _known.get(group_name, {})
+    if all(peers.group is None for peers in of_name.values()):
+        _known.pop(group_name, None)
 
 
 def collective_of(peers: Peers, device: torch.device, asked: str) -> str:

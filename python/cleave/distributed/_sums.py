@@ -15,7 +15,7 @@ from . import _rules
 from ._cost import is_one_shot
 from ._fold import fold, is_fused, onto
 from ._peer_memory import bytes_of
-from ._peers import Peers, first_rows, kind_of, rows_of
+from ._peers import Peers, first_rows, kind_of, peers_of, rows_of
 from ._transports import Multiply, fills_a_gpu, is_large, way_for
 
 
@@ -28,7 +28,8 @@ class Form(NamedTuple):
     share: int  # of the rows, a rank's
     own: int  # this rank's
     scatter: bool
-    large: bool  # moved in parts while others are made; its products are not split along K
+    unsplit: bool  # its products are not split along K
+    large: bool  # moved in parts while others are made
     one_shot: bool  # all ranks sum all
     bytes: int  # of each rank's memory
     call: str  # how ranks name it to each other
@@ -61,7 +62,8 @@ class Form(NamedTuple):
         _rules.check_epilogue(a, columns, bias, activation)
         _rules.check_sum(a, order, exact, partial, own if scatter else rows, columns, c=c, scale_d=scale_d)
         _rules.check_out(out_dtype, scale_d)
-        large = is_large(rows, size) and fills_a_gpu(share, columns)
+        unsplit = is_large(rows, size, False) and fills_a_gpu(share, columns)  # sums of all rows as those of a rank's
+        large = unsplit and is_large(rows, size, not scatter)
         one_shot = not scatter and not large and is_one_shot(rows * columns * partial.itemsize, size)
         padded = rows if one_shot else size * share
         gathered = 0 if scatter or one_shot else share
@@ -70,13 +72,13 @@ class Form(NamedTuple):
             f"{peers.operation}(rows={rows}, columns={columns}, a={a.dtype}, partial_dtype={partial}, "
             f"out_dtype={out_dtype}, activation={activation}, bias={bias is not None}, c={c is not None})"
         )
-        sizes = rows, columns, share, own, scatter, large, one_shot, takes, call
+        sizes = rows, columns, share, own, scatter, unsplit, large, one_shot, takes, call
         return cls(*sizes, activation, out_dtype, partial, transport)
 
-    def split(self) -> str:
+    def how(self) -> dict[str, Any]:
         """How K is split inside a GPU: alike in sums of all rows and of each rank's, and for all rows where that is
         asked of every product."""
-        return "none" if self.large and not _core.batch_invariant() else "auto"
+        return {"split_k_mode": "none"} if self.unsplit and not _core.batch_invariant() else {}
 
 
 def _sum(
@@ -101,16 +103,18 @@ def _sum(
             parts, out_dtype, bias, c, activation, scale_d, most_rows=rows, pushed=True, scales=scales, **way.meeting
         )
     share, own, first = form.share, form.own, peers.rank * form.share
-    whole = None if form.scatter else way.whole(a, rows, columns, out_dtype, form.large)
+    fused = fuses and is_fused(a, peers.size, c, bias, activation, scale_d)
+    whole = None if form.scatter else way.whole(a, rows, columns, out_dtype, form.large, fused)
     made = a.new_empty(own, columns, dtype=out_dtype) if whole is None else first_rows(whole.own, own)
     if whole is not None and c is not None:
         c = c[first : first + own]
-    fused = fuses and is_fused(a, peers.size, c, bias, activation, scale_d)
     for part, parts in way.shares(*product, form.large, fused):
         added = None if c is None else c[part]
         rows_of_a = slice(first + part.start, first + part.stop)
         if parts[peers.rank] is None:
-            multiply(rows_of(made, part), rows_of_a, onto(parts, form.partial_dtype, added, bias))
+            places = [rows_of(x, part) for x in ((made,) if whole is None else (made, *whole.also))]
+            epilogue = onto(parts, form.partial_dtype, added, bias, len(places) - 1)
+            multiply(tuple(places) if len(places) > 1 else places[0], rows_of_a, epilogue)
         else:
             most = share if part.stop == own else part.stop - part.start
             given = {"out": rows_of(made, part), "most_rows": most, "scales": _rules.of_rows(scales, rows_of_a)}
@@ -134,9 +138,9 @@ def of_products(name: str, scatter: bool) -> Callable[..., Tensor]:
         order: str = "rank",
         transport: str = "auto",
     ) -> Tensor:
-        peers = Peers(group_name, name)
+        peers = peers_of(group_name, name)
         options = activation, out_dtype, partial_dtype, order, transport
-        key = name, kind_of(a), kind_of(b), kind_of(bias), kind_of(c), options
+        key = kind_of(a), kind_of(b), kind_of(bias), kind_of(c), options
         form = peers.forms.get(key)
         if form is None:
             _rules.check_operands(a, b, False, name)
@@ -146,10 +150,12 @@ def of_products(name: str, scatter: bool) -> Callable[..., Tensor]:
         def multiply(out: Tensor | None, rows: slice, epilogue: Any = None) -> Tensor:
             if out is None:
                 out = a.new_empty(rows.stop - rows.start, form.columns, dtype=form.partial_dtype)
-            split = form.split()
+            how = form.how()
             if a.itemsize == 4:  # float32 is multiplied as torch says
-                return gemm(rows_of(a, rows), b, epilogue=epilogue, out=out, split_k_mode=split, precision=precision())
-            return gemm(rows_of(a, rows), b, epilogue=epilogue, out=out, split_k_mode=split)
+                how["precision"] = precision()
+            if epilogue is not None:
+                how["epilogue"] = epilogue
+            return gemm(rows_of(a, rows), b, out=out, **how)
 
         return _sum(peers, form, a, multiply, bias, c, fuses=True)
 
@@ -174,9 +180,9 @@ def of_scaled_products(name: str, scatter: bool) -> Callable[..., Tensor]:
         order: str = "rank",
         transport: str = "auto",
     ) -> Tensor:
-        peers = Peers(group_name, name)
+        peers = peers_of(group_name, name)
         tensors = tuple(map(kind_of, (a, b, scale_a, scale_b, bias, c, scale_d)))
-        key = (name, tensors, activation, out_dtype, partial_dtype, order, transport)
+        key = (tensors, activation, out_dtype, partial_dtype, order, transport)
         exact = order == "k" and _rules.is_exact(a, b, scale_a, scale_b)
         form = peers.forms.get(key)
         if form is None:
@@ -193,8 +199,8 @@ def of_scaled_products(name: str, scatter: bool) -> Callable[..., Tensor]:
                 out = a.new_empty(rows.stop - rows.start, form.columns, dtype=form.partial_dtype)
             scale = rows_of(scale_a, rows) if by_row else scale_a
             scales = (None, None) if exact else (scale, scale_b)
-            options = {"use_fast_accum": use_fast_accum, "split_k_mode": form.split(), "out": out}
-            return scaled_gemm(rows_of(a, rows), b, *scales, epilogue=epilogue, **options)
+            options = {"use_fast_accum": use_fast_accum, "epilogue": epilogue, "out": out}
+            return scaled_gemm(rows_of(a, rows), b, *scales, **options, **form.how())
 
         scales = (_rules.vector(scale_a), _rules.vector(scale_b)) if exact else (None, None)
         return _sum(peers, form, a, multiply, bias, c, scale_d, fuses=not exact, scales=scales)
@@ -207,8 +213,8 @@ def of_rows(name: str, scatter: bool) -> Callable[..., Tensor]:
 
     def implementation(x: Tensor, group_name: str, bias: Tensor | None = None, *, transport: str = "auto") -> Tensor:
         x = x.contiguous()
-        peers = Peers(group_name, name)
-        key = (name, kind_of(x), kind_of(bias), transport)
+        peers = peers_of(group_name, name)
+        key = kind_of(x), kind_of(bias), transport
         form = peers.forms.get(key)
         if form is None:
             added = bias, None, None, x.dtype

@@ -48,8 +48,9 @@ class Collectives:
         received = exchange(product, self.peers, self.name)
         yield slice(0, own), [part[:own] for part in received.view(size, share, columns).unbind()]
 
-    def whole(self, like: Tensor, rows: int, columns: int, dtype: torch.dtype, large: bool) -> Whole:
-        """A result whose rows the ranks make, each its own, and all get."""
+    def whole(self, like: Tensor, rows: int, columns: int, dtype: torch.dtype, large: bool, fused: bool) -> Whole:
+        """A result whose rows the ranks make, each its own, and all get. fused: by an epilogue, which may store them in
+        another place, too."""
         return Whole(like.new_empty(self.peers.share(rows), columns, dtype=dtype), self._whole_of, rows)
 
     def _whole_of(self, own: Tensor, rows: int) -> Tensor:
@@ -67,7 +68,9 @@ class Collectives:
 
 
 class Whole:
-    """A result that is gathered when it is made."""
+    """A result that is gathered when it is made. own: where this rank's rows go; also: where else."""
+
+    also: tuple[Tensor, ...] = ()
 
     def __init__(self, own: Tensor, gathered: Callable[[Tensor, int], Tensor], rows: int) -> None:
         self.own, self._gathered, self._rows = own, gathered, rows
@@ -131,10 +134,10 @@ class PeerStores:
             received[rank] = None if own is None else own[part]
             yield part, received
 
-    def whole(self, like: Tensor, rows: int, columns: int, dtype: torch.dtype, large: bool) -> Whole:
+    def whole(self, like: Tensor, rows: int, columns: int, dtype: torch.dtype, large: bool, fused: bool) -> Whole:
         everyones = self._turn.take((self.peers.share(rows), columns), dtype)
         if large:
-            return PulledWhole(self.peers, self._turn, everyones)
+            return PulledWhole(self.peers, self._turn, everyones, fused)
         return Whole(everyones[self.peers.rank], self._whole_of, rows)
 
     def _whole_of(self, own: Tensor, rows: int) -> Tensor:
@@ -194,15 +197,22 @@ class PeerStores:
 class PulledWhole(Whole):
     """Rows that copy engines fetch from the others while more of them are made."""
 
-    def __init__(self, peers: Peers, turn: Turn, everyones: list[Tensor]) -> None:
+    def __init__(self, peers: Peers, turn: Turn, everyones: list[Tensor], fused: bool) -> None:
         self.own, self._turn, self._everyones = everyones[peers.rank], turn, everyones
-        self._result = self.own.new_empty(peers.size * self.own.shape[0], *self.own.shape[1:])
+        share = self.own.shape[0]
+        self._result = self.own.new_empty(peers.size * share, *self.own.shape[1:])
+        self._fetched = [rank for rank in range(peers.size) if rank != peers.rank]
+        if fused:
+            self.also = (self._result[_rows_of(peers.rank, share, slice(0, share))],)
+        else:
+            self._fetched.append(peers.rank)
         self._beside = Beside(self.own.device)
 
     def made(self, part: slice) -> None:
         with self._beside.behind_all():
             self._turn.meet(self._beside.stream)
-            for peer, rows in enumerate(self._everyones):
+            for peer in self._fetched:
+                rows = self._everyones[peer]
                 self._result[_rows_of(peer, len(rows), part)].copy_(rows[part], non_blocking=True)
 
     def all(self) -> Tensor:
@@ -237,15 +247,15 @@ def _side_stream(device: torch.device) -> Any:
     return module.Stream() if device.type == "cpu" else module.Stream(device)
 
 
-_LEAST_ROWS = 2048  # with fewer, reading b again for each part takes longer than what it hides, of a short K
+_LEAST_ROWS = 1024  # with fewer, reading b again for each part takes longer than what it hides
 _WAVE = 132 * 128 * 256  # elements of D that an H100's or H200's SMs have at once
 _HIDING = 2048  # columns with which a row of 16 bits takes as long to multiply as to move
 
 
-def is_large(rows: int, size: int) -> bool:
-    """Whether rows are moved in parts while others are multiplied: of a rank's rows there are enough. All ranks answer
-    alike, as it follows from what they all know."""
-    return size > 1 and rows % size == 0 and rows // size >= _LEAST_ROWS
+def is_large(rows: int, size: int, gathers: bool) -> bool:
+    """Whether rows are moved in parts while others are multiplied: of a rank's rows there are enough, twice as many
+    where all ranks get them. All ranks answer alike, as it follows from what they all know."""
+    return size > 1 and rows % size == 0 and rows // size >= _LEAST_ROWS * (1 + gathers)
 
 
 def fills_a_gpu(rows: int, columns: int) -> bool:
