@@ -79,7 +79,7 @@ def summaries(result: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
 
 
 def bounds(result: dict[str, Any]) -> Iterator[str]:
-    """Of each operation at the local sizes of TP8, how it compares and how it could at most."""
+    """How each operation compares at the local sizes of TP8, and how it could at most."""
     of: dict[str, list[Gain]] = {}
     for gain in gains(result["rows"], result["machine"]["gpus"]):
         if "TP8" in gain.case:

@@ -101,7 +101,7 @@ class W8A8Experts(nn.Module):
         return self.dispatcher.combine(self.run_experts(arrived, x.dtype), arrived)
 
     def run_experts(self, arrived: Arrived, out_dtype: torch.dtype) -> Tensor:
-        """Of rows in 8 bits, sorted by expert and without gaps, or of those that `gather` names."""
+        """What they make of rows in 8 bits, sorted by expert and without gaps, or of those that `gather` names."""
         dtype, offs, q, scale = self.down.dtype, arrived.offs, arrived.rows, arrived.scale
         first: dict[str, Any] = {} if arrived.gather is None else {"gather": arrived.gather, "top_k": arrived.top_k}
         if self.gate == SWIGLU:
