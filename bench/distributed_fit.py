@@ -45,7 +45,7 @@ class Case(NamedTuple):
         return self.m * (self.k if self.operation == "all_gather" else self.n) * ITEM
 
     def sent(self, size: int) -> float:
-        return self.trip(size) * (2 if self.operation == "all_reduce" else 1)
+        return _cost.sent(self.operation, self.whole, size)
 
     def is_large(self, size: int) -> bool:
         of_a_rank = self.m // size

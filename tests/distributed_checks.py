@@ -24,9 +24,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import cleave
 import cleave.distributed as cd
-from cleave.distributed import _agreement, _operators, _peer_memory, _transports
+from cleave.distributed import _agreement, _operators, _peer_memory, _peers, _sums, _transports
 from cleave.distributed._fold import fold
-from cleave.distributed._peers import Peers
+from cleave.distributed._peers import peers_of
 from cleave.torch import parallel
 
 ops = torch.ops.cleave
@@ -79,29 +79,34 @@ def by_memory(ranks: Ranks) -> bool:
     return (os.environ.get("CLEAVE_TRANSPORT") or ("peer" if ranks.device == "cuda" else "gloo")) == "peer"
 
 
+def forget_forms() -> None:
+    for peers in _peers._known.get(dist.group.WORLD.group_name, {}).values():
+        peers.forms.clear()
+
+
 @contextmanager
 def of_large_products() -> Iterator[None]:
     """Small ones count as large, which are moved while they are made."""
     chosen = _transports._WAVE, _transports._LEAST_ROWS, _transports._HIDING
     _transports._WAVE, _transports._LEAST_ROWS, _transports._HIDING = 1, 64, 64
-    _operators._shape.cache_clear()
+    forget_forms()
     try:
         yield
     finally:
         _transports._WAVE, _transports._LEAST_ROWS, _transports._HIDING = chosen
-        _operators._shape.cache_clear()
+        forget_forms()
 
 
 @contextmanager
 def all_reduce_by(shots: str) -> Iterator[None]:
-    chosen = _operators.is_one_shot
-    _operators.is_one_shot = lambda *_: shots == "one"
-    _operators._shape.cache_clear()
+    chosen = _sums.is_one_shot
+    _sums.is_one_shot = lambda *_: shots == "one"
+    forget_forms()
     try:
         yield
     finally:
-        _operators.is_one_shot = chosen
-        _operators._shape.cache_clear()
+        _sums.is_one_shot = chosen
+        forget_forms()
 
 
 def sums_are_within_their_bound(ranks: Ranks) -> None:
@@ -230,9 +235,9 @@ def calls_take_turns_without_an_end(ranks: Ranks) -> None:
 
 def memory_grows_up_to_its_limit(ranks: Ranks) -> None:
     a, b = ranks.draw(64, 16), ranks.draw(16, 1 << 15)
-    held = _peer_memory.memory_of(Peers(dist.group.WORLD.group_name), a.device, 1).bytes
+    held = _peer_memory.memory_of(peers_of(dist.group.WORLD.group_name), a.device, 1).bytes
     made = cd.gemm_all_reduce(a, b, transport="peer")
-    grown = _peer_memory.memory_of(Peers(dist.group.WORLD.group_name), a.device, 1).bytes
+    grown = _peer_memory.memory_of(peers_of(dist.group.WORLD.group_name), a.device, 1).bytes
     assert grown >= max(held, made.nbytes)
     os.environ["CLEAVE_PEER_BYTES"] = str(grown)
     try:
@@ -518,6 +523,7 @@ def disagreement_is_an_error_on_every_rank(ranks: Ranks) -> None:
 
 def the_plan_says_why(ranks: Ranks) -> None:
     device = ranks.device
+    cd.gemm_all_reduce(ranks.draw(16, 8), ranks.draw(8, 64))  # which makes the memory that all see
     small = cd.explain("gemm_all_reduce", 16, 64, device=device)
     begin = f"gemm_all_reduce over {ranks.size} ranks by "
     if by_memory(ranks):

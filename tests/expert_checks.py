@@ -18,7 +18,7 @@ from torch.distributed.tensor.parallel import parallelize_module
 import cleave
 import cleave.distributed as cd
 from cleave.distributed import _moe_operators
-from cleave.torch import MoE, parallel
+from cleave.torch import MoE, W8A8Experts, parallel
 
 ops = torch.ops.cleave
 FEATURES, HIDDEN, TOP_K = 32, 48, 2
@@ -199,6 +199,34 @@ def gathered_tokens_are_those_of_one_process(ranks: Ranks) -> None:
             torch.testing.assert_close(grad, ranks.rows(of_all), **tolerance)
 
 
+def experts_in_8_bits_are_those_of_one_process(ranks: Ranks) -> None:
+    """Tokens travel in 8 bits, with their scales, by either dispatcher; nothing else is rounded on the way."""
+    features, hidden, experts = 128, 128, experts_of(ranks)
+    x, ids, weights = ranks.draw(24 * ranks.size, features).bfloat16(), *draw(ranks, 24)[1:]
+    for dtype, granularity in ((torch.int8, "row"), (torch.float8_e4m3fn, "block_128x128")):
+        shapes = (experts, 2 * hidden, features), (experts, features, hidden)
+        gate_up, down = (_quantised(ranks.draw(*shape), dtype, granularity) for shape in shapes)
+        whole = W8A8Experts.from_quantized(*gate_up, *down, granularity=granularity)
+        own = [ranks.rows(t.view(torch.uint8)).view(t.dtype) for t in (*gate_up, *down)]
+        expected = whole(x, ids, weights)
+        for dispatcher in (cd.AllToAll(), cd.AllToAll(exact=True), cd.AllGather()):
+            layer = W8A8Experts.from_quantized(*own, granularity=granularity, dispatcher=dispatcher)
+            assert layer.num_experts == experts
+            made = layer(*(ranks.rows(t) for t in (x, ids, weights)))
+            if isinstance(dispatcher, cd.AllToAll):
+                assert same_bits(made, ranks.rows(expected))
+            else:  # rounded once more, on each rank, to bfloat16
+                most = (ranks.size + 1) * 2.0**-8 * expected.float().abs().max()
+                assert ((made - ranks.rows(expected)).abs() <= most).all()
+
+
+def _quantised(weight: Tensor, dtype: torch.dtype, granularity: str) -> tuple[Tensor, Tensor]:
+    parts = [ops.quantize(expert, dtype, granularity) for expert in weight]
+    q = torch.stack([part[0].view(torch.uint8) for part in parts]).view(dtype)
+    scale = torch.stack([part[1] for part in parts])
+    return q, scale.flatten(1) if granularity == "row" else scale
+
+
 def gradients_of_dealt_experts_may_be_float32(ranks: Ranks) -> None:
     mesh = init_device_mesh(ranks.device, (ranks.size,))
     layer = MoE(experts_of(ranks), TOP_K, FEATURES, HIDDEN, device=ranks.device, dtype=torch.bfloat16)
@@ -308,6 +336,7 @@ CHECKS = (
     scales_go_with_their_tokens,
     layers_over_ranks_are_the_layer_of_one_process,
     gathered_tokens_are_those_of_one_process,
+    experts_in_8_bits_are_those_of_one_process,
     products_that_split_k_alike_have_the_bits_of_one_process,
     gradients_of_dealt_experts_may_be_float32,
     experts_are_refused_by_name,

@@ -57,7 +57,7 @@ struct FoldArguments {
 };
 
 /// Whether a sum may be `pushed`: up to 8 ranks, floats in rows of whole 16 bytes, of 2 MiB at most for each rank (with
-/// more than 2 ranks 1 MiB, with more than 4 half of it), and a D that is aligned as they are.
+/// more than 2 ranks 1 MiB), and a D that is aligned as they are.
 CLEAVE_API bool can_push(const FoldProblem& problem);
 
 /// Every rule that `problem` breaks, each with the value seen and the remedy. Empty: it can be planned.

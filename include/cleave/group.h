@@ -45,7 +45,7 @@ class CLEAVE_API Group {
   /// `block_bytes`, aligned to 16 bytes. Its first reserved(size) bytes are the group's.
   static std::shared_ptr<Group> from_pointers(int rank, int device, std::span<void* const> blocks, size_t block_bytes);
 
-  /// 64 KiB, and from 4 to 16 MiB for what `size` ranks push to each other (fold.h).
+  /// 128 KiB, and from 4 to 32 MiB for what `size` ranks push to each other (fold.h).
   static size_t reserved(int size);
 
   virtual ~Group() = default;

@@ -13,7 +13,8 @@ uint32_t ctas_of(const FoldProblem& p, FoldConfig config) {
   const uint32_t elements = fold_elements(config);
   const int64_t pieces_of_row = p.columns % elements == 0 ? p.columns / elements : p.columns;
   const int64_t most = max_of(max_of(p.rows, p.most_rows) * pieces_of_row, int64_t(1));
-  return uint32_t(min_of(ceil_div(most, int64_t(kFoldThreads)), int64_t(kMostCtas)));
+  const uint32_t ctas = p.pushed ? kMostCtas : kMostReadingCtas;
+  return uint32_t(min_of(ceil_div(most, int64_t(kFoldThreads)), int64_t(ctas)));
 }
 
 }  // namespace

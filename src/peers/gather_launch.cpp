@@ -20,7 +20,7 @@ GatherParams gather_params(const GatherConfig& config, int ranks, uint64_t offse
 LaunchShape gather_shape(int ranks, size_t bytes) {
   const GatherConfig config = gather_config(bytes, nullptr);
   const size_t pieces = max_of(bytes / config.bytes * size_t(ranks), size_t(1));
-  const auto ctas = uint32_t(min_of(ceil_div(pieces, size_t(config.threads)), size_t(kMostCtas)));
+  const auto ctas = uint32_t(min_of(ceil_div(pieces, size_t(config.threads)), size_t(kMostReadingCtas)));
   return {.grid = {ctas, 1, 1}, .block = {config.threads, 1, 1}, .programmatic = true};
 }
 

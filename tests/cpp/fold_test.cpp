@@ -127,7 +127,7 @@ TEST(FoldLaunches, EveryRankHasTheSameCtas) {
       EXPECT_EQ(launches[0].params.pieces, rows * 128);
     }
     EXPECT_EQ(ctas.size(), 1u);
-    EXPECT_LE(*ctas.begin(), kMostCtas);
+    EXPECT_LE(*ctas.begin(), kMostReadingCtas);
   }
 }
 
@@ -156,11 +156,16 @@ TEST(FoldLaunches, VectorsAreAlignedInBoth) {
 TEST(FoldLaunches, WhatIsPushedIsSmallAndInWholePieces) {
   FoldProblem p = problem_of(2, 64, 8192, kPlanOnlyH100);
   p.partial.dtype = DType::bf16;
-  EXPECT_TRUE(can_push(p));
-  const FoldLaunch launch = fold_launches(p)[0];
-  EXPECT_LE(launch.params.pieces, launch.shape.grid.x * kFoldThreads * pushed_pieces(2));
-  p.rows = p.most_rows = 128;
-  EXPECT_TRUE(can_push(p));
+  for (const int64_t rows : {1, 64, 128}) {
+    p.rows = p.most_rows = rows;
+    ASSERT_TRUE(can_push(p));
+    p.pushed = true;
+    const FoldLaunch launch = fold_launches(p)[0];
+    EXPECT_LE(launch.params.pieces, launch.shape.grid.x * kFoldThreads * pushed_pieces(2));
+    EXPECT_LE(launch.shape.grid.x, kMostCtas);
+    p.pushed = false;
+    EXPECT_LE(fold_launches(p)[0].shape.grid.x, kMostReadingCtas);
+  }
   p.rows = p.most_rows = 129;
   EXPECT_FALSE(can_push(p));
   p.pushed = true;
@@ -192,7 +197,7 @@ TEST(GatherLaunches, CtasFollowFromBytesAlone) {
   alignas(16) char memory[32];
   for (const size_t bytes : {0, 16, 4096, 65536}) {
     const LaunchShape shape = gather_shape(3, bytes);
-    EXPECT_LE(shape.grid.x, kMostCtas);
+    EXPECT_LE(shape.grid.x, kMostReadingCtas);
     for (char* const out : {memory, memory + 4, memory + 1}) {
       const GatherConfig config = gather_config(bytes, out);
       EXPECT_EQ(config.threads, shape.block.x);

@@ -78,8 +78,10 @@ print(json.dumps(report.load(path)["rows"]))
 
 def test_layers_of_experts_become_a_table(tmp_path: Path) -> None:
     us = {"products": 60.0, "AllToAll": 120.0, "AllToAll, exact": 150.0, "AllGather": 75.0}
-    row = {"name": "a layer", "features": 64, "hidden": 32, "experts": 8, "top_k": 2, "tokens": 16}
+    row = {"name": "a layer", "features": 64, "hidden": 32, "experts": 8, "top_k": 2, "dtype": "bfloat16", "tokens": 16}
     row |= {"off": {"AllToAll": 0.0}, "eager": us, "graph": {name: us[name] for name in us if "exact" not in name}}
     path = tmp_path / "x.json"
     assert json.loads(run(sys.executable, "-c", LAYER.format(path=str(path), row=row))) == [row]
-    assert "| 64 | 32 | 8 | 2 | 16 | 60 | 120 | 150 | 75 | 2.00 | 0.80 |" in path.with_suffix(".md").read_text()
+    assert (
+        "| 64 | 32 | 8 | 2 | bfloat16 | 16 | 60 | 120 | 150 | 75 | 2.00 | 0.80 |" in path.with_suffix(".md").read_text()
+    )

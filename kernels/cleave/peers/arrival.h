@@ -11,7 +11,8 @@
 namespace cleave {
 
 inline constexpr uint32_t kMostRanks = 16;
-inline constexpr uint32_t kMostCtas = 128;            // of a launch that meets
+inline constexpr uint32_t kMostCtas = 256;            // of a launch that meets
+inline constexpr uint32_t kMostReadingCtas = 128;     // which keep the wire busy
 inline constexpr uint32_t kMeetings = kMostCtas + 1;  // the last is of barriers on a stream beside
 
 /// A rank has come, in a call that this stands for.
@@ -29,12 +30,12 @@ struct GroupHeader {
   uint32_t epochs[kMeetings] = {};                   // of the last meetings; these and what follows are the rank's own
   uint32_t broken = 0;                               // the group has been given up
 };
-inline constexpr uint32_t kGroupHeaderBytes = 64 << 10;
+inline constexpr uint32_t kGroupHeaderBytes = 128 << 10;
 static_assert(sizeof(GroupHeader) <= kGroupHeaderBytes);
 
 /// Pieces of 16 bytes that a thread sends each peer and receives together (pushed.h): fewer of more peers.
 CLEAVE_HD constexpr uint32_t pushed_pieces(uint32_t ranks) {
-  return ranks <= 2 ? 4 : ranks <= 4 ? 2 : 1;
+  return ranks <= 2 ? 2 : 1;
 }
 inline constexpr uint32_t kPushingThreads = 256;  // of a CTA
 

@@ -58,6 +58,7 @@ CLEAVE_DEVICE bool exchange(const MeetingParams& p, const PushedVector (&own)[Pi
   const DeviceWaiting waiting{p.record};
   uint64_t begin = 0;
   bool met = false;
+  uint4 come[Pieces][Ranks] = {};  // each is looked for until it has
   for (uint32_t looks = 1;; ++looks) {
     uint32_t lost = kMostRanks;  // whose pieces have not come
     CLEAVE_UNROLL
@@ -65,10 +66,9 @@ CLEAVE_DEVICE bool exchange(const MeetingParams& p, const PushedVector (&own)[Pi
       CLEAVE_UNROLL
       for (uint32_t i = 0; i < Pieces; ++i) {
         const bool sent = r != p.rank && exists[i];
-        uint4 v = make_uint4(1, 1, 1, 1);
-        if (sent) v = ptx::load_relaxed_system(pushed_piece(p, p.rank, arrival.epoch, r, i));
-        if (!has_come(v)) lost = r;
-        all[i][r] = r == p.rank ? own[i] : received(v);
+        uint4& v = come[i][r];
+        if (sent && !has_come(v)) v = ptx::load_relaxed_system(pushed_piece(p, p.rank, arrival.epoch, r, i));
+        if (sent && !has_come(v)) lost = r;
       }
     }
     Arrival seen = arrival;
@@ -98,8 +98,10 @@ CLEAVE_DEVICE bool exchange(const MeetingParams& p, const PushedVector (&own)[Pi
     CLEAVE_UNROLL
     for (uint32_t r = 0; r < Ranks; ++r) {
       CLEAVE_UNROLL
-      for (uint32_t i = 0; i < Pieces; ++i)
+      for (uint32_t i = 0; i < Pieces; ++i) {
+        all[i][r] = r == p.rank ? own[i] : received(come[i][r]);
         if (r != p.rank && exists[i]) *pushed_piece(p, p.rank, arrival.epoch, r, i) = make_uint4(0, 0, 0, 0);
+      }
     }
   }
   return meeting.end(met);

@@ -33,7 +33,7 @@ from . import _explained, _operators
 from ._direct import call
 from ._errors import PeerError
 from ._moe import AllGather, AllToAll, Dispatched, Route, moe_combine, moe_dispatch
-from ._peers import Peers, name_of
+from ._peers import name_of, peers_of
 
 __all__ = [
     "AllGather",
@@ -207,7 +207,7 @@ def explain(
     if operation not in __all__ or "gemm" not in operation:
         named = ", ".join(name for name in __all__ if "gemm" in name)
         raise ValueError(f"operation is {operation!r}; it must be one of {named}")
-    peers = Peers(name_of(group, operation))
+    peers = peers_of(name_of(group, operation))
     return f"{operation} over {peers.size} ranks by " + _explained.explained(
         operation, m, n, partial_dtype.itemsize, peers, torch.device(device)
     )

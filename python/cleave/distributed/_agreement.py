@@ -8,7 +8,7 @@ from functools import cache
 import torch
 
 from ._errors import PeerError
-from ._peers import Peers, collective_of, gather
+from ._peers import Peers, collective_of, gather, peers_of
 
 _BYTES = 512
 
@@ -28,7 +28,7 @@ def check(call: str, peers: Peers, device: torch.device) -> None:
     said = call.encode()[:_BYTES]
     own = torch.tensor(list(said.ljust(_BYTES)), dtype=torch.uint8, device=device)
     everyone = (
-        gather(own, Peers(peers.group_name, "a check of calls"), collective_of(peers, device, "auto"))
+        gather(own, peers_of(peers.group_name, "a check of calls"), collective_of(peers, device, "auto"))
         .cpu()
         .view(peers.size, _BYTES)
     )

@@ -49,11 +49,14 @@ def _two_trips(partial_bytes: int, size: int, table: Table) -> float:
     return table["reduce_scatter", "peer"].of(share) + table["all_gather", "peer"].of(share)
 
 
+def sent(operation: str, whole: int, size: int) -> float:
+    """Bytes that a rank sends at least; whole: of a partial result, or of the gathered operand."""
+    return whole * (size - 1) / size * (2 if operation == "all_reduce" else 1)
+
+
 def added(operation: str, transport: str, whole: int, size: int, table: Table = ADDED) -> float:
-    """Microseconds, where nothing is made meanwhile; whole: bytes of a partial result, or of the gathered operand."""
-    model, share = table[operation, transport], whole * (size - 1) / size
-    if operation != "all_reduce":
-        return model.of(share)
-    if transport != "peer":
-        return model.of(2 * share)
+    """Microseconds, where nothing is made meanwhile; whole: as in `sent`."""
+    model = table[operation, transport]
+    if operation != "all_reduce" or transport != "peer":
+        return model.of(sent(operation, whole, size))
     return model.of((size - 1) * whole) if is_one_shot(whole, size, table) else _two_trips(whole, size, table)

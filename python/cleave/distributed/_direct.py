@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._C._functorch import peek_interpreter_stack
+from torch.autograd import _profiler_enabled
 from torch.overrides import _get_current_function_mode
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
@@ -24,9 +26,11 @@ def call(name: str, *arguments: Any, only: dict[str, Any] | None = None, **optio
     profiler. Options that the schema does not have, and tensors among them, go by the operator, too. only: what the
     implementation alone is told.
     """
-    if torch.compiler.is_compiling() or _is_watched(arguments) or not _are_plain(name, options):
+    if torch.compiler.is_compiling() or _is_watched(arguments) or (options and not _are_plain(name, options)):
         return getattr(torch.ops.cleave, name)(*arguments, **options)
-    return _operators.IMPLEMENTATIONS[name](*arguments, **options, **(only or {}))
+    if only:
+        options |= only
+    return _operators.IMPLEMENTATIONS[name](*arguments, **options)
 
 
 def _are_plain(name: str, options: dict[str, Any]) -> bool:
@@ -49,6 +53,6 @@ def _is_watched(arguments: tuple[Any, ...]) -> bool:
     return (
         _get_current_dispatch_mode() is not None
         or _get_current_function_mode() is not None
-        or torch._C._functorch.peek_interpreter_stack() is not None
-        or torch.autograd._profiler_enabled()
+        or peek_interpreter_stack() is not None
+        or _profiler_enabled()
     )

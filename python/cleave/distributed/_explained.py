@@ -12,8 +12,7 @@ from ._transports import fills_a_gpu, is_large, name_for
 def explained(operation: str, m: int, n: int, itemsize: int, peers: Peers, device: torch.device) -> str:
     """What follows the operation in `explain`."""
     transport, why = name_for(peers, device)
-    gathers = not operation.endswith("reduce_scatter")
-    large = is_large(m, peers.size, gathers)
+    large = is_large(m, peers.size, not operation.endswith("reduce_scatter"))
     large = large and (operation.startswith("all_gather") or fills_a_gpu(m // peers.size, n))
     steps = _steps(operation, m * n * itemsize, peers.size, transport, large)
     hidden = "; large: parts are moved while others are made" if large else ""

@@ -64,18 +64,24 @@ def is_fused(a: Tensor, size: int, c: Tensor | None, bias: Tensor | None, activa
 
 
 def onto(
-    partials: list[Tensor | None], partial_dtype: torch.dtype, c: Tensor | None = None, bias: Tensor | None = None
+    partials: list[Tensor | None],
+    partial_dtype: torch.dtype,
+    c: Tensor | None = None,
+    bias: Tensor | None = None,
+    also: int = 0,
 ) -> BoundEpilogue:
     """The epilogue of this rank's product, which is None among the ranks' partial results: rounded as theirs are, added
-    up with them in the order of the ranks, + c + bias."""
+    up with them in the order of the ranks, + c + bias. also: in how many places beside D that is stored."""
     rank, given = partials.index(None), [part for part in partials if part is not None]
     given += [x for x in (c, bias) if x is not None]
-    function = _function(rank, len(partials), partial_dtype, c is not None, bias is not None)
+    function = _function(rank, len(partials), partial_dtype, c is not None, bias is not None, also)
     return BoundEpilogue(function, function.text, tuple(given))
 
 
 @lru_cache(maxsize=256)
-def _function(rank: int, size: int, dtype: torch.dtype, has_c: bool, has_bias: bool) -> _core.EpilogueFunction:
+def _function(
+    rank: int, size: int, dtype: torch.dtype, has_c: bool, has_bias: bool, also: int
+) -> _core.EpilogueFunction:
     inputs = {f"p{r}": matrix for r in range(size) if r != rank}
     inputs |= {"c": matrix} if has_c else {}
     inputs |= {"bias": row} if has_bias else {}
@@ -91,4 +97,5 @@ def _function(rank: int, size: int, dtype: torch.dtype, has_c: bool, has_bias: b
 
     trace = Trace("fold", inputs)
     values = {name: Value(trace, name) for name in inputs}
-    return trace.run(add, [Value(trace, "acc")], values, lambda value: {"d": value})
+    places = ["d", *(f"also{i}" for i in range(also))]
+    return trace.run(add, [Value(trace, "acc")], values, lambda value: dict.fromkeys(places, value))

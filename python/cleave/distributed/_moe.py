@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..torch.dispatch import Arrived
+from ..torch.dispatch import Arrived, permuted
 from ._direct import call
-from ._peers import Peers, name_of
+from ._peers import name_of, peers_of
 
 _ops = torch.ops.cleave
 
@@ -138,6 +138,7 @@ def moe_combine(
 
 class AllToAll:
     """The dispatcher of `cleave.torch.MoE(..., ep_group=)`: `moe_dispatch` and `moe_combine`, with their arguments.
+    Tokens of 8 bits go with their scales.
 
     dropped: the last dispatch's, on its device; None before.
     """
@@ -146,15 +147,17 @@ class AllToAll:
         self, group: Any = None, *, capacity: int | None = None, exact: bool = False, transport: str = "auto"
     ) -> None:
         self.group_name = name_of(group, "AllToAll")
-        self.ranks = Peers(self.group_name).size
+        self.ranks = peers_of(self.group_name).size
         self.capacity, self.exact, self.transport = capacity, exact, transport
         self.dropped: Tensor | None = None
 
-    def dispatch(self, x: Tensor, expert_ids: Tensor, weights: Tensor, num_experts: int) -> Arrived:
+    def dispatch(
+        self, x: Tensor, expert_ids: Tensor, weights: Tensor, num_experts: int, scale: Tensor | None = None
+    ) -> Arrived:
         options = {"capacity": self.capacity, "exact": self.exact, "transport": self.transport}
-        sent = moe_dispatch(x, expert_ids, num_experts, self.group_name, **options)
+        sent = moe_dispatch(x, expert_ids, num_experts, self.group_name, scale=scale, **options)
         self.dropped = sent.dropped
-        return Arrived(sent.rows, sent.offs, context=(sent.route, weights))
+        return Arrived(sent.rows, sent.offs, scale=sent.scale, context=(sent.route, weights))
 
     def combine(self, rows: Tensor, arrived: Arrived) -> Tensor:
         return moe_combine(rows, *arrived.context, self.group_name, transport=self.transport)
@@ -163,27 +166,30 @@ class AllToAll:
 class AllGather:
     """A dispatcher that moves each token once, and one row of each rank back, whatever top_k is.
 
-    All ranks get all tokens, by one gather, and take those of their experts; each adds up what its experts made of a
-    token, weighted, in float32 and in the order of the token's choices, rounds it to x's dtype, and these are added in
-    the order of the ranks on the token's rank. So results are repeatable bit by bit, but follow from how experts are
-    dealt, where those of `AllToAll` have the bits of one process. Nothing is dropped, nothing waits for a GPU, and all
-    of it goes through memory that GPUs of one host see: up to as many ranks as top_k it moves less than `AllToAll`.
+    All ranks get all tokens, in 8 bits with their scales, and take those of their experts; each adds up what its
+    experts made of a token, weighted, in float32 and in the order of the token's choices, rounds it to their dtype, and
+    these are added in the order of the ranks on the token's rank. So results are repeatable bit by bit, but follow from
+    how experts are dealt, where those of `AllToAll` have the bits of one process. Nothing is dropped, nothing waits for
+    a GPU, and all of it goes through memory that GPUs of one host see: up to as many ranks as top_k it moves less than
+    `AllToAll`.
 
     All ranks have as many tokens, in CUDA graphs as products over ranks are.
     """
 
     def __init__(self, group: Any = None, *, transport: str = "auto") -> None:
         self.group_name = name_of(group, "AllGather")
-        peers = Peers(self.group_name)
+        peers = peers_of(self.group_name)
         self.rank, self.ranks, self.transport = peers.rank, peers.size, transport
 
-    def dispatch(self, x: Tensor, expert_ids: Tensor, weights: Tensor, num_experts: int) -> Arrived:
-        x, expert_ids, weights = (
-            call("all_gather_rows", own, self.group_name, transport=self.transport) for own in (x, expert_ids, weights)
+    def dispatch(
+        self, x: Tensor, expert_ids: Tensor, weights: Tensor, num_experts: int, scale: Tensor | None = None
+    ) -> Arrived:
+        x, expert_ids, weights, scale = (
+            None if own is None else call("all_gather_rows", own, self.group_name, transport=self.transport)
+            for own in (x, expert_ids, weights, scale)
         )
         experts = num_experts // self.ranks
-        rows, offs, indices = _ops.moe_permute(x, expert_ids - self.rank * experts, experts)
-        return Arrived(rows, offs, context=(indices, weights))
+        return permuted(x, expert_ids - self.rank * experts, weights, experts, scale)
 
     def combine(self, rows: Tensor, arrived: Arrived) -> Tensor:
         sums = _ops.moe_unpermute(rows, *arrived.context)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from . import _agreement, _places
-from ._peers import Peers, collective_of, exchange
+from ._peers import Peers, collective_of, exchange, peers_of
 
 _ops = torch.ops.cleave
 
@@ -36,7 +36,7 @@ def _route_ranks(
     transport: str = "auto",
 ) -> tuple[Tensor, ...]:
     """offs, dropped, slots, places, sources, arrivals, sizes: as `Route` has them."""
-    peers, device = Peers(group_name, "moe_dispatch"), expert_ids.device
+    peers, device = peers_of(group_name, "moe_dispatch"), expert_ids.device
     _check(expert_ids, num_experts, peers, capacity, exact)
     transport = collective_of(peers, device, transport)
     if not exact:
@@ -94,7 +94,7 @@ def _send_rows(
 ) -> Tensor:
     """x: tokens, each of which has as many slots, or the sorted rows. Rows by expert, those of its ranks in their
     order, zeros after the last."""
-    peers = Peers(group_name, "moe_send_rows")
+    peers = peers_of(group_name, "moe_send_rows")
     if not sorted and x.shape[0] > 0:
         top_k = slots.shape[0] // x.shape[0]
         sources = slots[sources].clamp_(min=0).div_(top_k, rounding_mode="floor")  # for dropped ones any token
@@ -117,7 +117,7 @@ def _return_rows(
     transport: str = "auto",
 ) -> Tensor:
     """The sorted rows; of dropped ones anything."""
-    peers = Peers(group_name, "moe_return_rows")
+    peers = peers_of(group_name, "moe_return_rows")
     leaving = _ops.moe_unpermute(rows, arrivals, None, 1)
     received = exchange(leaving, peers, collective_of(peers, rows.device, transport), _uneven(sizes, True))
     if sizes.numel() == 0:
@@ -149,7 +149,7 @@ def _fake_route(
     exact: bool = False,
     transport: str = "auto",
 ) -> tuple[Tensor, ...]:
-    peers, slots = Peers(group_name), expert_ids.numel()
+    peers, slots = peers_of(group_name), expert_ids.numel()
     _check(expert_ids, num_experts, peers, capacity, exact)
     experts = num_experts // peers.size
     if exact:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from functools import partial
 from math import prod
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import torch
 import torch.distributed as dist
@@ -29,7 +30,18 @@ class PeerMemory:
     before a replay.
     """
 
-    __slots__ = ("_capture", "_captured", "_device", "_eager", "_everyones", "_kept", "_turns", "bytes", "group")
+    __slots__ = (
+        "_capture",
+        "_captured",
+        "_device",
+        "_eager",
+        "_everyones",
+        "_kept",
+        "_stream",
+        "_turns",
+        "bytes",
+        "group",
+    )
 
     def __init__(self, peers: Peers, device: torch.device, bytes: int, older: PeerMemory | None) -> None:
         """On every rank. Raises ValueError, the same on all ranks, where one cannot share memory with the others."""
@@ -46,10 +58,11 @@ class PeerMemory:
         self._turns: dict[tuple[str, int], Turn] = {}
         self._eager = self._captured = self._capture = 0
         self._kept = older  # captured graphs may have it
+        self._stream = _current_stream(device)
 
     def turn(self, call: str) -> Turn:
         """The place of a call, which all ranks make alike."""
-        stream = 0 if self._device.type == "cpu" else torch.cuda.current_stream(self._device).cuda_stream
+        stream = self._stream()
         capture = _core.capture_id(self._device.index, stream) if stream else 0
         if not capture:
             place = self._eager % 2
@@ -70,6 +83,16 @@ class PeerMemory:
         return turn
 
 
+def _current_stream(device: torch.device) -> Callable[[], int]:
+    """What asks for its address. torch's public function makes an object for that, which takes longer than a sum."""
+    if device.type == "cpu":
+        return int
+    raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+    if raw is None:
+        return lambda: torch.cuda.current_stream(device).cuda_stream
+    return partial(raw, device.index)
+
+
 class Turn:
     """One call's place in every rank's memory, from which tensors are taken, the same on all ranks, and in every call
     that is like it."""
@@ -78,7 +101,7 @@ class Turn:
 
     def __init__(self, everyones: list[Tensor], group: Any, call: str) -> None:
         self._everyones, self.group, self.call = everyones, group, call
-        self._taken: list[list[Tensor]] = []
+        self._taken: list[Any] = []
         self._used = self._count = self._stream = 0
 
     def begin(self, stream: int) -> None:
@@ -91,6 +114,13 @@ class Turn:
             end = begin + prod(shape) * dtype.itemsize
             self._used = -(-end // _ALIGNMENT) * _ALIGNMENT
             self._taken.append([x[begin:end].view(dtype).view(shape) for x in self._everyones])
+        self._count += 1
+        return self._taken[self._count - 1]
+
+    def kept(self, make: Callable[[], Any]) -> Any:
+        """What is made of what was taken, once for all calls that are like this one."""
+        if self._count == len(self._taken):
+            self._taken.append(make())
         self._count += 1
         return self._taken[self._count - 1]
 
@@ -114,20 +144,16 @@ def bytes_of(*tensors: tuple[tuple[int, ...], torch.dtype]) -> int:
     return sum(-(-prod(shape) * dtype.itemsize // _ALIGNMENT) * _ALIGNMENT for shape, dtype in tensors)
 
 
-_memories: WeakKeyDictionary[dist.ProcessGroup, dict[torch.device, PeerMemory | str]] = WeakKeyDictionary()
-
-
 def known(peers: Peers, device: torch.device) -> PeerMemory | str | None:
     """What the group has, or why it has none; None if it was never asked."""
     if device.type == "cuda" and device.index is None:
         device = torch.device("cuda", torch.cuda.current_device())
-    return _memories.get(peers.group, {}).get(device)
+    return peers.memories.get(device)
 
 
 def memory_of(peers: Peers, device: torch.device, bytes: int) -> PeerMemory | str:
     """Memory with so many bytes for a turn, or why there is none. All ranks ask alike, and get the like."""
-    of_group = _memories.setdefault(peers.group, {})
-    found = of_group.get(device)
+    found = peers.memories.get(device)
     if isinstance(found, str) or (found is not None and found.bytes >= bytes):
         return found
     if bytes > most_bytes():
@@ -137,10 +163,10 @@ def memory_of(peers: Peers, device: torch.device, bytes: int) -> PeerMemory | st
         return "a call of this size that is not captured has to come first: it makes the memory"
     grown = max(_LEAST, 1 << (bytes - 1).bit_length())
     try:
-        of_group[device] = PeerMemory(peers, device, grown, found)
+        peers.memories[device] = PeerMemory(peers, device, grown, found)
     except ValueError as error:
-        of_group[device] = str(error)
-    return of_group[device]
+        peers.memories[device] = str(error)
+    return peers.memories[device]
 
 
 def most_bytes() -> int:

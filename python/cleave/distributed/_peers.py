@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from functools import partial
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import finalize, ref
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed import _functional_collectives, distributed_c10d
+from torch.distributed import _functional_collectives
+from torch.distributed.distributed_c10d import _resolve_process_group as _resolve
 
 from . import _faults
 
@@ -23,38 +24,44 @@ def name_of(group: Any, operation: str) -> str:
         raise RuntimeError(
             f"{operation} needs a process group; call torch.distributed.init_process_group on every rank first"
         )
+    if group is None:
+        group = dist.group.WORLD
     if isinstance(group, str):  # torch's own resolution of these cannot be compiled
         return group
-    return _functional_collectives._resolve_group_name(dist.group.WORLD if group is None else group)
+    if type(group) is dist.ProcessGroup:
+        return group.group_name
+    return _functional_collectives._resolve_group_name(group)
 
 
-_places: WeakKeyDictionary[dist.ProcessGroup, tuple[int, int]] = WeakKeyDictionary()  # this process's rank, the size
+class Forms(dict[Any, Any]):
+    """What follows from the arguments of calls that repeat, by what it follows from."""
+
+    MOST = 4096
+
+    def __setitem__(self, key: Any, form: Any) -> None:
+        if len(self) >= self.MOST:
+            self.clear()
+        super().__setitem__(key, form)
 
 
 class Peers:
-    """The ranks of a group, from the one that asks."""
+    """The ranks of a group, from the one that asks, and what this process knows of them for as long as the group lives.
 
-    __slots__ = ("group", "group_name", "operation", "rank", "size")
+    rank, size: this process's, and of how many. forms: what follows from the arguments of this operation's calls, by
+    what it follows from. memories: by device, what all ranks see, or why there is none.
+    """
 
-    def __init__(self, group_name: str, operation: str = "") -> None:
-        """operation: what the ranks do, for errors. Raises RuntimeError without a process group, or on a rank that is
-        none of its."""
-        if not dist.is_initialized():
-            raise RuntimeError(
-                "there is no process group; call torch.distributed.init_process_group on every rank before products "
-                "over ranks"
-            )
-        self.group_name, self.operation = group_name, operation
-        self.group = distributed_c10d._resolve_process_group(group_name)
-        place = _places.get(self.group)
-        if place is None:
-            place = _places[self.group] = dist.get_rank(self.group), dist.get_world_size(self.group)
-        self.rank, self.size = place
-        if self.rank < 0:
-            raise RuntimeError(
-                f"group {group_name!r} does not have this process, rank {dist.get_rank()} of all; call it on its ranks "
-                "alone"
-            )
+    __slots__ = ("_group", "forms", "group_name", "memories", "operation", "rank", "size")
+
+    def __init__(self, group: dist.ProcessGroup, group_name: str, operation: str, memories: dict[Any, Any]) -> None:
+        self._group, self.group_name, self.operation = ref(group), group_name, operation
+        self.rank, self.size = dist.get_rank(group), dist.get_world_size(group)
+        self.forms, self.memories = Forms(), memories
+
+    @property
+    def group(self) -> dist.ProcessGroup | None:
+        """None when it has been destroyed."""
+        return self._group()
 
     def share(self, rows: Any) -> Any:
         """The rows of each rank but the last ones, which have what is left, or none: as torch.chunk deals them."""
@@ -66,6 +73,46 @@ class Peers:
         if isinstance(rows, int):
             return min(max(rows - self.rank * share, 0), share)
         return torch.sym_min(torch.sym_max(rows - self.rank * share, 0), share)
+
+
+_known: dict[str, dict[str, Peers]] = {}  # by a group's name, which another may have later, and by operation
+
+
+def peers_of(group_name: str, operation: str = "") -> Peers:
+    """operation: what the ranks do, for errors. Raises RuntimeError without a process group, or on a rank that is none
+    of its."""
+    try:
+        group = _resolve(group_name)
+    except RuntimeError:
+        if dist.is_initialized():
+            raise
+        raise RuntimeError(
+            "there is no process group; call torch.distributed.init_process_group on every rank before products over "
+            "ranks"
+        ) from None
+    of_name = _known.get(group_name)
+    found = of_name.get(operation) if of_name else None
+    if found is not None and found.group is group:
+        return found
+    if of_name is None or any(other.group is not group for other in of_name.values()):
+        of_name = _known[group_name] = {}
+        finalize(group, _forget, group_name)
+    memories = next((other.memories for other in of_name.values()), {})
+    found = Peers(group, group_name, operation, memories)
+    if found.rank < 0:
+        raise RuntimeError(
+            f"group {group_name!r} does not have this process, rank {dist.get_rank()} of all; call it on its ranks "
+            "alone"
+        )
+    of_name[operation] = found
+    return found
+
+
+def _forget(group_name: str) -> None:
+    """What is known of a group that is gone, unless another has its name."""
+    of_name = _known.get(group_name, {})
+    if all(peers.group is None for peers in of_name.values()):
+        _known.pop(group_name, None)
 
 
 def collective_of(peers: Peers, device: torch.device, asked: str) -> str:
@@ -157,3 +204,13 @@ def gather_rows(x: Tensor, rows: int, peers: Peers, transport: str) -> Tensor:
 def first_rows(x: Tensor, rows: int) -> Tensor:
     """x[:rows], without the time that a view of all of it takes the host."""
     return x if x.shape[0] == rows else x[:rows]
+
+
+def rows_of(x: Tensor, rows: slice) -> Tensor:
+    """x[rows], alike."""
+    return x if rows.stop - rows.start == x.shape[0] else x[rows]
+
+
+def kind_of(x: Tensor | None) -> Any:
+    """What checks of x look at."""
+    return None if x is None else (x.shape, x.dtype, x.device)

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import _peer_memory
+from . import _agreement, _peer_memory
 from ._peer_memory import PeerMemory, Turn
 from ._peers import Peers, collective_of, exchange, first_rows, gather, gather_rows
 
@@ -48,8 +48,9 @@ class Collectives:
         received = exchange(product, self.peers, self.name)
         yield slice(0, own), [part[:own] for part in received.view(size, share, columns).unbind()]
 
-    def whole(self, like: Tensor, rows: int, columns: int, dtype: torch.dtype, large: bool) -> Whole:
-        """A result whose rows the ranks make, each its own, and all get."""
+    def whole(self, like: Tensor, rows: int, columns: int, dtype: torch.dtype, large: bool, fused: bool) -> Whole:
+        """A result whose rows the ranks make, each its own, and all get. fused: by an epilogue, which may store them in
+        another place, too."""
         return Whole(like.new_empty(self.peers.share(rows), columns, dtype=dtype), self._whole_of, rows)
 
     def _whole_of(self, own: Tensor, rows: int) -> Tensor:
@@ -67,7 +68,9 @@ class Collectives:
 
 
 class Whole:
-    """A result that is gathered when it is made."""
+    """A result that is gathered when it is made. own: where this rank's rows go; also: where else."""
+
+    also: tuple[Tensor, ...] = ()
 
     def __init__(self, own: Tensor, gathered: Callable[[Tensor, int], Tensor], rows: int) -> None:
         self.own, self._gathered, self._rows = own, gathered, rows
@@ -102,8 +105,10 @@ class PeerStores:
             yield from self._pushed_products(multiply, like, share, columns, dtype, fused)
         else:
             products = self._turn.take((size * share, columns), dtype)
-            multiply(first_rows(products[rank], rows), slice(0, rows))
-            yield slice(0, own), [product[rank * share : rank * share + own] for product in products]
+            mine = self._turn.kept(lambda: first_rows(products[rank], rows))
+            multiply(mine, slice(0, rows))
+            first = rank * share
+            yield slice(0, own), self._turn.kept(lambda: [product[first : first + own] for product in products])
 
     def _pushed_products(
         self, multiply: Multiply, like: Tensor, share: int, columns: int, dtype: torch.dtype, fused: bool
@@ -129,10 +134,10 @@ class PeerStores:
             received[rank] = None if own is None else own[part]
             yield part, received
 
-    def whole(self, like: Tensor, rows: int, columns: int, dtype: torch.dtype, large: bool) -> Whole:
+    def whole(self, like: Tensor, rows: int, columns: int, dtype: torch.dtype, large: bool, fused: bool) -> Whole:
         everyones = self._turn.take((self.peers.share(rows), columns), dtype)
         if large:
-            return PulledWhole(self.peers, self._turn, everyones)
+            return PulledWhole(self.peers, self._turn, everyones, fused)
         return Whole(everyones[self.peers.rank], self._whole_of, rows)
 
     def _whole_of(self, own: Tensor, rows: int) -> Tensor:
@@ -148,7 +153,7 @@ class PeerStores:
             return self._pushed_rows(parts, share, use, columns, kept or not fills_a_gpu(share, columns))
         taken = [self._turn.take((share, *x.shape[1:]), x.dtype) for x in parts]
         for x, everyones in zip(parts, taken, strict=True):
-            first_rows(everyones[self.peers.rank], x.shape[0]).copy_(x)
+            self._turn.kept(lambda x=x, own=everyones[self.peers.rank]: first_rows(own, x.shape[0])).copy_(x)
         gathered = [self._whole_of(everyones[self.peers.rank], rows) for everyones in taken]
         if use is not None:
             use(gathered, slice(0, rows))
@@ -192,15 +197,22 @@ class PeerStores:
 class PulledWhole(Whole):
     """Rows that copy engines fetch from the others while more of them are made."""
 
-    def __init__(self, peers: Peers, turn: Turn, everyones: list[Tensor]) -> None:
+    def __init__(self, peers: Peers, turn: Turn, everyones: list[Tensor], fused: bool) -> None:
         self.own, self._turn, self._everyones = everyones[peers.rank], turn, everyones
-        self._result = self.own.new_empty(peers.size * self.own.shape[0], *self.own.shape[1:])
+        share = self.own.shape[0]
+        self._result = self.own.new_empty(peers.size * share, *self.own.shape[1:])
+        self._fetched = [rank for rank in range(peers.size) if rank != peers.rank]
+        if fused:
+            self.also = (self._result[_rows_of(peers.rank, share, slice(0, share))],)
+        else:
+            self._fetched.append(peers.rank)
         self._beside = Beside(self.own.device)
 
     def made(self, part: slice) -> None:
         with self._beside.behind_all():
             self._turn.meet(self._beside.stream)
-            for peer, rows in enumerate(self._everyones):
+            for peer in self._fetched:
+                rows = self._everyones[peer]
                 self._result[_rows_of(peer, len(rows), part)].copy_(rows[part], non_blocking=True)
 
     def all(self) -> Tensor:
@@ -285,12 +297,14 @@ def name_for(peers: Peers, device: torch.device) -> tuple[str, str]:
     return collective_of(peers, device, asked), ""
 
 
-def transport_for(peers: Peers, device: torch.device, asked: str, call: str, bytes: int) -> Collectives | PeerStores:
+def way_for(peers: Peers, device: torch.device, asked: str, call: str, bytes: int) -> Collectives | PeerStores:
     """What serves a call of so many bytes of each rank's memory. "auto" is the environment's CLEAVE_TRANSPORT, or else
     the memory of peers where GPUs can share it, or else the group's backend.
 
-    Raises ValueError where the group has no such transport.
+    Raises ValueError where the group has no such transport; PeerError where ranks' calls are compared, and differ.
     """
+    if _agreement.is_checked():
+        _agreement.check(call, peers, device)
     if asked == "auto":
         asked = _environments()
     if asked == "peer" or (asked == "auto" and device.type == "cuda"):

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ._casts import moves_only
 from ._eight_bits import Dtype, parse_dtype
 from ._scales import ACTIVATIONS, check_granularity, scale_shape
-from .dispatch import pays_to_gather
+from .dispatch import Arrived, Dispatcher, OneRank, check_dealt
 from .gate import SWIGLU, Gate
 
 _ops = torch.ops.cleave
@@ -27,13 +27,17 @@ class W8A8Experts(nn.Module):
     so a call may be captured in a CUDA graph once it has run with as many tokens, whatever the routing. Repeatable bit
     by bit.
 
+    dispatcher: what takes tokens to their experts, and back, with `num_experts` of all ranks, of which this one has its
+    part: `cleave.distributed.AllGather()` or `AllToAll()` where experts are dealt to ranks. Tokens go in 8 bits, their
+    scales beside them. None: all experts are here.
+
     x is [tokens, features], float16, bfloat16 or float32, and so is y, of its dtype; expert_ids [tokens, top_k], int32
     or int64, what is no expert's number being left out; weights [tokens, top_k].
 
     Buffers; scales are float32, of granularity "row", "block_1x128" or "block_128x128", as in `W8A8Linear`:
-        gate_up: [num_experts, 2 * hidden_features, features], int8 or float8_e4m3fn, the gates first.
-        gate_up_scale: a weight's scales for each expert, [num_experts, 2 * hidden_features] by row.
-        down: [num_experts, features, hidden_features]; down_scale: [num_experts, features] by row.
+        gate_up: [experts, 2 * hidden_features, features], int8 or float8_e4m3fn, the gates first; of this rank's.
+        gate_up_scale: a weight's scales for each expert, [experts, 2 * hidden_features] by row.
+        down: [experts, features, hidden_features]; down_scale: [experts, features] by row.
     """
 
     def __init__(
@@ -45,17 +49,20 @@ class W8A8Experts(nn.Module):
         dtype: Dtype = "float8_e4m3fn",
         granularity: str = "row",
         gate: Gate = SWIGLU,
+        dispatcher: Dispatcher | None = None,
         device: Any = None,
     ) -> None:
         """Empty ones, to load a state_dict into, which does not have the gate."""
         super().__init__()
         check_granularity(granularity)
         self.num_experts, self.gate = num_experts, gate
+        self.dispatcher = OneRank(gathers=True) if dispatcher is None else dispatcher
+        experts = num_experts // check_dealt(num_experts, self.dispatcher)
         self.granularity = granularity
         made = {"dtype": parse_dtype(dtype), "device": device}
         for name, shape in (("gate_up", (2 * hidden_features, features)), ("down", (features, hidden_features))):
-            scales = (num_experts, *scale_shape(granularity, *shape))
-            self.register_buffer(name, torch.empty((num_experts, *shape), **made))
+            scales = (experts, *scale_shape(granularity, *shape))
+            self.register_buffer(name, torch.empty((experts, *shape), **made))
             self.register_buffer(f"{name}_scale", torch.empty(scales, dtype=torch.float32, device=device))
 
     @classmethod
@@ -68,10 +75,14 @@ class W8A8Experts(nn.Module):
         *,
         granularity: str = "row",
         gate: Gate = SWIGLU,
+        dispatcher: Dispatcher | None = None,
     ) -> W8A8Experts:
-        """The experts of weights that are in 8 bits already, which they keep: the buffers, of their shapes."""
+        """The experts of weights that are in 8 bits already, which they keep: the buffers, of their shapes; with a
+        dispatcher, this rank's."""
         experts, features, hidden = down.shape
-        layer = cls(experts, features, hidden, dtype=down.dtype, granularity=granularity, gate=gate, device="meta")
+        options = {"granularity": granularity, "gate": gate, "dispatcher": dispatcher}
+        ranks = 1 if dispatcher is None else dispatcher.ranks
+        layer = cls(experts * ranks, features, hidden, dtype=down.dtype, device="meta", **options)
         given = {"gate_up": gate_up, "gate_up_scale": gate_up_scale, "down": down, "down_scale": down_scale}
         for name, tensor in given.items():
             expected = getattr(layer, name)
@@ -84,23 +95,23 @@ class W8A8Experts(nn.Module):
         return layer
 
     def forward(self, x: Tensor, expert_ids: Tensor, weights: Tensor) -> Tensor:
-        dtype, granularity = self.down.dtype, ACTIVATIONS[self.granularity]
-        q, scale = _ops.quantize(x, dtype, granularity)
-        offs, indices = _ops.moe_sort_tokens(expert_ids.contiguous(), self.num_experts)
-        first: dict[str, Any] = {}
-        if pays_to_gather(expert_ids, self.num_experts):
-            first = {"gather": indices, "top_k": expert_ids.shape[1]}
-        else:
-            q, scale = _ops.moe_gather(q, indices), _ops.moe_gather(scale, indices)
+        q, scale = _ops.quantize(x, self.down.dtype, ACTIVATIONS[self.granularity])
+        given = q, expert_ids.contiguous(), weights.contiguous(), self.num_experts
+        arrived = self.dispatcher.dispatch(*given, scale=scale)
+        return self.dispatcher.combine(self.run_experts(arrived, x.dtype), arrived)
+
+    def run_experts(self, arrived: Arrived, out_dtype: torch.dtype) -> Tensor:
+        """What they make of rows in 8 bits, sorted by expert and without gaps, or of those that `gather` names."""
+        dtype, offs, q, scale = self.down.dtype, arrived.offs, arrived.rows, arrived.scale
+        first: dict[str, Any] = {} if arrived.gather is None else {"gather": arrived.gather, "top_k": arrived.top_k}
         if self.gate == SWIGLU:
             first["activation"] = "swiglu"
         if self.first_quantises:
             q, scale = self._multiply(q, scale, self.gate_up, self.gate_up_scale, offs, dtype, **first)
         else:
-            h = self._multiply(q, scale, self.gate_up, self.gate_up_scale, offs, x.dtype, **first)
-            q, scale = _ops.quantize(h if self.gate == SWIGLU else self.gate(h), dtype, granularity)
-        y = self._multiply(q, scale, self.down, self.down_scale, offs, x.dtype)
-        return _ops.moe_unpermute(y, indices, weights.contiguous())
+            h = self._multiply(q, scale, self.gate_up, self.gate_up_scale, offs, out_dtype, **first)
+            q, scale = _ops.quantize(h if self.gate == SWIGLU else self.gate(h), dtype, ACTIVATIONS[self.granularity])
+        return self._multiply(q, scale, self.down, self.down_scale, offs, out_dtype)
 
     def _multiply(
         self,

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from . import _swiglu_experts
-from .dispatch import Dispatcher, OneRank
+from .dispatch import Dispatcher, OneRank, check_dealt
 from .grouped_linear import GroupedLinear
 from .router import Router
 
@@ -73,12 +73,7 @@ class MoE(nn.Module):
         super().__init__()
         self.num_experts = num_experts
         self.dispatcher = _dispatcher(ep_group, dispatcher)
-        ranks = self.dispatcher.ranks
-        if num_experts % ranks != 0:
-            raise ValueError(
-                f"num_experts is {num_experts} over {ranks} ranks; it must be a multiple: add experts, or use a group "
-                "of fewer ranks"
-            )
+        ranks = check_dealt(num_experts, self.dispatcher)
         made = {"device": device, "dtype": dtype}
         in_8_bits = {"recipe": recipe, "grad_dtype": grad_dtype}
         experts = {"bias": False, "accumulate_main_grad": accumulate_main_grad, **in_8_bits, **made}

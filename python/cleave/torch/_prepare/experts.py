@@ -63,14 +63,15 @@ def w4a16(layer: W4A16Experts, first: int, last: int, dtype: torch.dtype, choice
 def w8a8(layer: W8A8Experts, first: int, last: int, dtype: torch.dtype, choices: int) -> Iterator[Product]:
     granularity = ACTIVATIONS[layer.granularity]
     x, hidden = (tokens(part, part.shape[2], dtype) for part in (layer.gate_up, layer.down))
-    rows = first, last * choices  # tokens may have fewer choices
+    ranks = layer.dispatcher.ranks
+    rows = (first if ranks == 1 else 1), last * choices * ranks  # tokens may have fewer choices
     yield cleave.plan_quantize(x, layer.down.dtype, granularity), first, last
     options: dict[str, Any] = {"activation": "swiglu", "out_dtype": x.dtype}
     if layer.first_quantises:
         options |= {"out_dtype": layer.down.dtype, "out_scale": "block_1x128"}
     else:
         yield cleave.plan_quantize(hidden, layer.down.dtype, granularity), *rows
-    for of_rows, *range_ in _ways(x, layer.num_experts, choices, *rows):
+    for of_rows, *range_ in _ways_of(layer, x, choices, *rows):
         yield _w8a8_product(layer, x, layer.gate_up, layer.gate_up_scale, **options, **of_rows), *range_
     yield _w8a8_product(layer, hidden, layer.down, layer.down_scale, out_dtype=x.dtype), *rows
     quantised = in_8_bits(x, layer.down.dtype), scales_of(x, granularity)
@@ -84,6 +85,14 @@ def _ways(x: Tensor, experts: int, choices: int, first: int, last: int) -> Itera
         yield {"gather": x.new_zeros(len(x) * choices, dtype=torch.int32), "top_k": choices}, first, few
     if few < last:
         yield {}, max(first, few + 1), last
+
+
+def _ways_of(
+    layer: MoE | W8A8Experts, x: Tensor, choices: int, first: int, last: int
+) -> Iterable[tuple[dict[str, Any], int, int]]:
+    """The same of what the layer's dispatcher does."""
+    gathers = getattr(layer.dispatcher, "gathers", False)
+    return _ways(x, layer.num_experts, choices, first, last) if gathers else [({}, first, last)]
 
 
 def _w8a8_product(
@@ -106,10 +115,7 @@ def moe(layer: MoE, first: int, last: int) -> Iterator[Product]:
     yield from _router(layer.router, x, first, last)
     ranks = layer.dispatcher.ranks
     rows = (first * layer.top_k if ranks == 1 else 1), last * layer.top_k * ranks
-    ways: Iterable[tuple[dict[str, Any], int, int]] = [({}, *rows)]
-    if getattr(layer.dispatcher, "gathers", False):
-        ways = _ways(x, layer.num_experts, layer.top_k, *rows)
-    for of_rows, *range_ in ways:
+    for of_rows, *range_ in _ways_of(layer, x, layer.top_k, *rows):
         yield from grouped(layer.gate_up, *range_, activation="swiglu", **of_rows)
     yield from grouped(layer.down, *rows)
     if ranks == 1:

@@ -1,0 +1,132 @@
+"""Products of rows that are gathered from all ranks: what all ranks do."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from .. import _core, gemm, scaled_gemm
+from .._torch_precision import precision
+from ..torch._operators.fake import default_dtype
+from . import _rules
+from ._peer_memory import bytes_of
+from ._peers import Peers, kind_of, peers_of, rows_of
+from ._transports import fills_a_gpu, is_large, way_for
+
+
+class Form(NamedTuple):
+    """What follows from the sizes, dtypes and options of what is gathered, which are checked once: the same on all
+    ranks but for `columns` and what follows from them."""
+
+    rows: int
+    columns: int  # of the product; 0: there is none
+    unsplit: bool  # the product is not split along K
+    large: bool  # rows are moved while others are multiplied
+    bytes: int  # of each rank's memory
+    call: str  # how ranks name it to each other
+
+    @classmethod
+    def of(cls, peers: Peers, rows: int | None, columns: int, *parts: Tensor) -> Form:
+        rows = peers.size * parts[0].shape[0] if rows is None else rows
+        _rules.check_share(parts[0], rows, peers)
+        large = is_large(rows, peers.size, True)
+        unsplit = large and fills_a_gpu(peers.share(rows), columns)
+        whole = large and columns > 0  # all rows are written by those who have them
+        takes = bytes_of(*(((rows if whole else peers.share(rows), *x.shape[1:]), x.dtype) for x in parts))
+        said = ", ".join(f"{list(x.shape[1:])} of {x.dtype}" for x in parts)
+        return cls(rows, columns, unsplit, whole, takes, f"{peers.operation}(rows={rows}, {said})")
+
+    def how(self) -> dict[str, Any]:
+        """How K is split inside a GPU: alike for all rows where that is asked of every product."""
+        return {"split_k_mode": "none"} if self.unsplit and not _core.batch_invariant() else {}
+
+
+def _gather(peers: Peers, form: Form, transport: str, *parts: Tensor, **use: Any) -> list[Tensor]:
+    way = way_for(peers, parts[0].device, transport, form.call, form.bytes)
+    return way.gather_rows(*parts, rows=form.rows, large=form.large, columns=form.columns, **use)
+
+
+def all_gather_gemm(
+    a: Tensor,
+    b: Tensor,
+    group_name: str,
+    bias: Tensor | None = None,
+    *,
+    rows: int | None = None,
+    activation: str = "none",
+    out_dtype: torch.dtype | None = None,
+    save_gathered: bool = True,
+    transport: str = "auto",
+    kept: bool = True,
+) -> tuple[Tensor, Tensor]:
+    """kept: whether anybody looks at the gathered a, which is of no use without; the operator always says so."""
+    peers = peers_of(group_name, "all_gather_gemm")
+    out_dtype = out_dtype or a.dtype
+    key = (*map(kind_of, (a, b, bias)), rows, activation, out_dtype)
+    form = peers.forms.get(key)
+    if form is None:
+        _rules.check_operands(a, b, False, "all_gather_gemm")
+        _rules.check_epilogue(a, b.shape[1], bias, activation)
+        _rules.check_out(out_dtype, None)
+        form = peers.forms[key] = Form.of(peers, rows, b.shape[1], a)
+    out = a.new_empty(form.rows, form.columns, dtype=out_dtype)
+    options = {"bias": bias, "activation": activation} | form.how()
+    if a.itemsize == 4:  # float32 is multiplied as torch says
+        options["precision"] = precision()
+
+    def use(gathered: list[Tensor], part: slice) -> None:
+        gemm(gathered[0], b, out=rows_of(out, part), **options)
+
+    (gathered,) = _gather(peers, form, transport, a, use=use, kept=kept)
+    return out, gathered
+
+
+def all_gather_scaled_gemm(
+    a: Tensor,
+    b: Tensor,
+    scale_a: Tensor | None,
+    scale_b: Tensor | None,
+    group_name: str,
+    bias: Tensor | None = None,
+    out_dtype: torch.dtype | None = None,
+    use_fast_accum: bool = False,
+    *,
+    rows: int | None = None,
+    activation: str = "none",
+    transport: str = "auto",
+) -> Tensor:
+    peers = peers_of(group_name, "all_gather_scaled_gemm")
+    out_dtype = out_dtype or default_dtype(a, scale_a)
+    by_row = []
+    if scale_a is not None:
+        _rules.check_scale(a, scale_a)
+        scale_a = scale_a.reshape(1, 1).expand(a.shape[0], 1) if scale_a.numel() == 1 else scale_a
+        by_row = [scale_a.view(a.shape[0], -1)]
+    key = (*map(kind_of, (a, b, bias, *by_row)), rows, activation, out_dtype)
+    form = peers.forms.get(key)
+    if form is None:
+        _rules.check_operands(a, b, True, peers.operation)
+        _rules.check_epilogue(a, b.shape[1], bias, activation)
+        if out_dtype != torch.int32:  # which exact sums of int8 are
+            _rules.check_out(out_dtype, None)
+        form = peers.forms[key] = Form.of(peers, rows, b.shape[1], a, *by_row)
+    out = a.new_empty(form.rows, form.columns, dtype=out_dtype)
+    options = {"use_fast_accum": use_fast_accum, "activation": activation, "bias": bias} | form.how()
+
+    def use(gathered: list[Tensor], part: slice) -> None:
+        x, scale = gathered if by_row else (*gathered, None)
+        scaled_gemm(x, b, scale, scale_b, out=rows_of(out, part), **options)
+
+    _gather(peers, form, transport, a, *by_row, use=use, kept=False)
+    return out
+
+
+def all_gather_rows(x: Tensor, group_name: str, *, rows: int | None = None, transport: str = "auto") -> Tensor:
+    peers = peers_of(group_name, "all_gather_rows")
+    key = kind_of(x), rows
+    form = peers.forms.get(key)
+    if form is None:
+        form = peers.forms[key] = Form.of(peers, rows, 0, x)
+    return _gather(peers, form, transport, x)[0]

@@ -1,0 +1,228 @@
+"""Sums over ranks of their products: what all ranks do. The plain form has no scales, the scaled one no gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from .. import _core, gemm, scaled_gemm
+from .._torch_precision import precision
+from ..torch._operators.fake import default_dtype
+from . import _rules
+from ._cost import is_one_shot
+from ._fold import fold, is_fused, onto
+from ._peer_memory import bytes_of
+from ._peers import Peers, first_rows, kind_of, peers_of, rows_of
+from ._transports import Multiply, fills_a_gpu, is_large, way_for
+
+
+class Form(NamedTuple):
+    """What follows from a sum's sizes, dtypes and options, which are checked once: the same on all ranks but for
+    `own`."""
+
+    rows: int
+    columns: int
+    share: int  # of the rows, a rank's
+    own: int  # this rank's
+    scatter: bool
+    unsplit: bool  # its products are not split along K
+    large: bool  # moved in parts while others are made
+    one_shot: bool  # all ranks sum all
+    bytes: int  # of each rank's memory
+    call: str  # how ranks name it to each other
+    activation: str
+    out_dtype: torch.dtype
+    partial_dtype: torch.dtype
+    transport: str
+
+    @classmethod
+    def of(
+        cls,
+        peers: Peers,
+        a: Tensor,
+        columns: int,
+        scatter: bool,
+        bias: Tensor | None,
+        c: Tensor | None,
+        scale_d: Tensor | None,
+        out_dtype: torch.dtype,
+        activation: str,
+        partial_dtype: torch.dtype | None,
+        order: str,
+        transport: str,
+        exact: bool = False,
+    ) -> Form:
+        """Raises ValueError or TypeError for what no sum over ranks has. exact: it is one of integers."""
+        rows, size = a.shape[0], peers.size
+        share, own = peers.share(rows), peers.own(rows)
+        partial = torch.int32 if exact else partial_dtype or (torch.bfloat16 if a.itemsize == 1 else a.dtype)
+        _rules.check_epilogue(a, columns, bias, activation)
+        _rules.check_sum(a, order, exact, partial, own if scatter else rows, columns, c=c, scale_d=scale_d)
+        _rules.check_out(out_dtype, scale_d)
+        unsplit = is_large(rows, size, False) and fills_a_gpu(share, columns)  # sums of all rows as those of a rank's
+        large = unsplit and is_large(rows, size, not scatter)
+        one_shot = not scatter and not large and is_one_shot(rows * columns * partial.itemsize, size)
+        padded = rows if one_shot else size * share
+        gathered = 0 if scatter or one_shot else share
+        takes = bytes_of(((padded, columns), partial), ((gathered, columns), out_dtype))
+        call = (
+            f"{peers.operation}(rows={rows}, columns={columns}, a={a.dtype}, partial_dtype={partial}, "
+            f"out_dtype={out_dtype}, activation={activation}, bias={bias is not None}, c={c is not None})"
+        )
+        sizes = rows, columns, share, own, scatter, unsplit, large, one_shot, takes, call
+        return cls(*sizes, activation, out_dtype, partial, transport)
+
+    def how(self) -> dict[str, Any]:
+        """How K is split inside a GPU: alike in sums of all rows and of each rank's, and for all rows where that is
+        asked of every product."""
+        return {"split_k_mode": "none"} if self.unsplit and not _core.batch_invariant() else {}
+
+
+def _sum(
+    peers: Peers,
+    form: Form,
+    a: Tensor,
+    multiply: Multiply,
+    bias: Tensor | None,
+    c: Tensor | None = None,
+    scale_d: Tensor | None = None,
+    *,
+    fuses: bool,
+    scales: _rules.Scales = (None, None),
+) -> Tensor:
+    """fuses: whether `multiply` takes epilogue functions. scales: of all of K, of int32 partial results."""
+    rows, columns, activation, out_dtype = form.rows, form.columns, form.activation, form.out_dtype
+    way = way_for(peers, a.device, form.transport, form.call, form.bytes)
+    product = multiply, a, rows, columns, form.partial_dtype
+    if form.one_shot:
+        parts = way.everyones(*product)
+        return fold(
+            parts, out_dtype, bias, c, activation, scale_d, most_rows=rows, pushed=True, scales=scales, **way.meeting
+        )
+    share, own, first = form.share, form.own, peers.rank * form.share
+    fused = fuses and is_fused(a, peers.size, c, bias, activation, scale_d)
+    whole = None if form.scatter else way.whole(a, rows, columns, out_dtype, form.large, fused)
+    made = a.new_empty(own, columns, dtype=out_dtype) if whole is None else first_rows(whole.own, own)
+    if whole is not None and c is not None:
+        c = c[first : first + own]
+    for part, parts in way.shares(*product, form.large, fused):
+        added = None if c is None else c[part]
+        rows_of_a = slice(first + part.start, first + part.stop)
+        if parts[peers.rank] is None:
+            places = [rows_of(x, part) for x in ((made,) if whole is None else (made, *whole.also))]
+            epilogue = onto(parts, form.partial_dtype, added, bias, len(places) - 1)
+            multiply(tuple(places) if len(places) > 1 else places[0], rows_of_a, epilogue)
+        else:
+            most = share if part.stop == own else part.stop - part.start
+            given = {"out": rows_of(made, part), "most_rows": most, "scales": _rules.of_rows(scales, rows_of_a)}
+            fold(parts, out_dtype, bias, added, activation, scale_d, **given, **way.meeting)
+        if whole is not None:
+            whole.made(part)
+    return made if whole is None else whole.all()
+
+
+def of_products(name: str, scatter: bool) -> Callable[..., Tensor]:
+    def implementation(
+        a: Tensor,
+        b: Tensor,
+        group_name: str,
+        bias: Tensor | None = None,
+        c: Tensor | None = None,
+        *,
+        activation: str = "none",
+        out_dtype: torch.dtype | None = None,
+        partial_dtype: torch.dtype | None = None,
+        order: str = "rank",
+        transport: str = "auto",
+    ) -> Tensor:
+        peers = peers_of(group_name, name)
+        options = activation, out_dtype, partial_dtype, order, transport
+        key = kind_of(a), kind_of(b), kind_of(bias), kind_of(c), options
+        form = peers.forms.get(key)
+        if form is None:
+            _rules.check_operands(a, b, False, name)
+            added = bias, c, None, out_dtype or default_dtype(a), activation, partial_dtype, order, transport
+            form = peers.forms[key] = Form.of(peers, a, b.shape[1], scatter, *added)
+
+        def multiply(out: Tensor | None, rows: slice, epilogue: Any = None) -> Tensor:
+            if out is None:
+                out = a.new_empty(rows.stop - rows.start, form.columns, dtype=form.partial_dtype)
+            how = form.how()
+            if a.itemsize == 4:  # float32 is multiplied as torch says
+                how["precision"] = precision()
+            if epilogue is not None:
+                how["epilogue"] = epilogue
+            return gemm(rows_of(a, rows), b, out=out, **how)
+
+        return _sum(peers, form, a, multiply, bias, c, fuses=True)
+
+    return implementation
+
+
+def of_scaled_products(name: str, scatter: bool) -> Callable[..., Tensor]:
+    def implementation(
+        a: Tensor,
+        b: Tensor,
+        scale_a: Tensor | None,
+        scale_b: Tensor | None,
+        group_name: str,
+        bias: Tensor | None = None,
+        c: Tensor | None = None,
+        scale_d: Tensor | None = None,
+        use_fast_accum: bool = False,
+        *,
+        activation: str = "none",
+        out_dtype: torch.dtype | None = None,
+        partial_dtype: torch.dtype | None = None,
+        order: str = "rank",
+        transport: str = "auto",
+    ) -> Tensor:
+        peers = peers_of(group_name, name)
+        tensors = tuple(map(kind_of, (a, b, scale_a, scale_b, bias, c, scale_d)))
+        key = (tensors, activation, out_dtype, partial_dtype, order, transport)
+        exact = order == "k" and _rules.is_exact(a, b, scale_a, scale_b)
+        form = peers.forms.get(key)
+        if form is None:
+            _rules.check_operands(a, b, True, name)
+            if exact:
+                _rules.check_exact(partial_dtype, peers)
+            added = bias, c, scale_d, out_dtype or torch.bfloat16
+            options = activation, partial_dtype, order, transport, exact
+            form = peers.forms[key] = Form.of(peers, a, b.shape[1], scatter, *added, *options)
+        by_row = scale_a is not None and scale_a.dim() == 2 and scale_a.shape[0] == a.shape[0]
+
+        def multiply(out: Tensor | None, rows: slice, epilogue: Any = None) -> Tensor:
+            if out is None:
+                out = a.new_empty(rows.stop - rows.start, form.columns, dtype=form.partial_dtype)
+            scale = rows_of(scale_a, rows) if by_row else scale_a
+            scales = (None, None) if exact else (scale, scale_b)
+            options = {"use_fast_accum": use_fast_accum, "epilogue": epilogue, "out": out}
+            return scaled_gemm(rows_of(a, rows), b, *scales, **options, **form.how())
+
+        scales = (_rules.vector(scale_a), _rules.vector(scale_b)) if exact else (None, None)
+        return _sum(peers, form, a, multiply, bias, c, scale_d, fuses=not exact, scales=scales)
+
+    return implementation
+
+
+def of_rows(name: str, scatter: bool) -> Callable[..., Tensor]:
+    """Sums what each rank has already: for products that have no operator over ranks of their own."""
+
+    def implementation(x: Tensor, group_name: str, bias: Tensor | None = None, *, transport: str = "auto") -> Tensor:
+        x = x.contiguous()
+        peers = peers_of(group_name, name)
+        key = kind_of(x), kind_of(bias), transport
+        form = peers.forms.get(key)
+        if form is None:
+            added = bias, None, None, x.dtype
+            form = peers.forms[key] = Form.of(peers, x, x.shape[1], scatter, *added, "none", None, "rank", transport)
+
+        def made_before(out: Tensor | None, rows: slice) -> Tensor:
+            return x[rows] if out is None else out.copy_(rows_of(x, rows))
+
+        return _sum(peers, form, x, made_before, bias, fuses=False)
+
+    return implementation
