@@ -193,6 +193,37 @@ def test_rows_do_not_depend_on_the_batch(dtype: torch.dtype) -> None:
         assert torch.equal(part, product.out[:m]), m
 
 
+@pytest.mark.parametrize("format", ["int4", "mxfp4"])
+@pytest.mark.parametrize("activation_dtype", ["float8_e4m3fn", "int8"])
+def test_experts_are_the_cpus(activation_dtype: str, format: str) -> None:
+    from cleave.torch import W4A8Experts
+
+    if (activation_dtype, format) == ("int8", "mxfp4"):
+        pytest.skip("not served")
+    shapes = (4, 512, 256), (4, 256, 256)
+    experts = W4A8Experts.from_packed(
+        *(cleave.pack_weights(torch.randn(shape).bfloat16() / 16, 32, format) for shape in shapes),
+        *(torch.randn(shape[:2]).bfloat16() for shape in shapes),
+        activation_dtype,
+    )
+    x, weights = torch.randn(33, 256).bfloat16(), torch.rand(33, 2)
+    ids = torch.randint(0, 5, (33, 2))  # 4 is no expert's number
+    expected = experts(x, ids, weights).float()
+    experts = experts.cuda()
+    cleave.prepare(experts, (1, 33))
+    x, ids, weights = x.cuda(), ids.cuda(), weights.cuda()
+    found = experts(x, ids, weights)
+    assert (found.cpu().float() - expected).norm() < 0.01 * expected.norm()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = experts(x, ids, weights)
+    for _ in range(3):
+        x.normal_()
+        ids.random_(0, 5)
+        graph.replay()
+        assert torch.equal(y, experts(x, ids, weights))
+
+
 @pytest.mark.parametrize("activation_dtype", ["float8_e4m3fn", "int8"])
 def test_layers_in_graphs(activation_dtype: str) -> None:
     from cleave.torch import W4A8Linear
