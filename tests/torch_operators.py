@@ -119,6 +119,10 @@ def calls(device: str) -> dict[str, list[Call]]:
     codes = torch.randint(0, 256, (groups, 1, 5, 2048), dtype=torch.uint8, device=device)
     scales = draw(groups, 1, n, dtype=torch.bfloat16)
     add(ops.mixed_grouped_gemm.default, draw(total, k, dtype=torch.bfloat16), codes, scales, None, n, k, ends)
+    for dtype in (torch.int8, torch.float8_e4m3fn):
+        q = integers(total, k, dtype=dtype, device=device)
+        add(ops.mixed_grouped_gemm.default, q, codes, scales.half(), None, n, k, ends, None, torch.float32,
+            scale_a=draw(total).abs())  # fmt: skip
     batch = draw(groups, m, k, dtype=torch.bfloat16)
     add(ops.mixed_gemm.default, batch, codes, scales, None, n, k)
     add(ops.mixed_gemm.default, batch[0], codes, scales, None, n, k)

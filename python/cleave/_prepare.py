@@ -38,14 +38,14 @@ def prepare(
 
     Args:
         what: a torch module, or one or several plans. A module's layers of `cleave.torch` that are on a GPU
-            (W8A8Linear, W8A8Experts, W4A16Linear, W4A16Experts, RMSNormQuantize, Float8Linear, GroupedLinear and MoE)
-            are prepared for calls without gradients. A GemmPlan (of `plan_gemm`, `plan_scaled_gemm`,
-            `plan_grouped_gemm`, `plan_mixed_gemm` or `plan_problem`) stands for its product [M, K] x [K, N] with any
-            M: types, layouts, bias, activation and so on must be those of the later calls; only lines of A and D may
-            have other strides of the same alignment (up to 16 bytes).
+            (W8A8Linear, W8A8Experts, W4A16Linear, W4A16Experts, W4A8Linear, W4A8Experts, RMSNormQuantize, Float8Linear,
+            GroupedLinear and MoE) are prepared for calls without gradients. A GemmPlan (of `plan_gemm`,
+            `plan_scaled_gemm`, `plan_grouped_gemm`, `plan_mixed_gemm` or `plan_problem`) stands for its product
+            [M, K] x [K, N] with any M: types, layouts, bias, activation and so on must be those of the later calls;
+            only lines of A and D may have other strides of the same alignment (up to 16 bytes).
         tokens: the smallest and the largest number of rows M. For an MoE these are tokens, top_k rows each; for
-            W8A8Experts and W4A16Experts, tokens of as many rows as the model's config.num_experts_per_tok says, or up
-            to 8.
+            W8A8Experts, W4A16Experts and W4A8Experts, tokens of as many rows as the model's config.num_experts_per_tok
+            says, or up to 8.
         dtype: a module's activations, a torch.dtype; defaults to bfloat16.
         kernels: "covering" chooses from a few kernels that serve all sizes about as well as the whole catalogue, so
             that a model needs some dozens at most; "all" chooses from the whole catalogue.

@@ -87,6 +87,14 @@ constexpr Spec kSm90ProductTiles[] = {
 // Where M are 64 filters, and N channels of taps: a third less to fetch than in tiles of 64 x 128.
 constexpr Spec kSm90GradientTiles[] = {{.tile_m = 64, .tile_n = 192}};
 
+// For packed weights alone: four warpgroups make elements, and multiply them. Sharing loads never paid.
+constexpr Spec kSm90WeightTiles[] = {
+    {.transposed = true, .tile_m = 256, .tile_n = 16},
+    {.transposed = true, .tile_m = 256, .tile_n = 32},
+    {.transposed = true, .tile_m = 256, .tile_n = 48},
+    {.transposed = true, .tile_m = 256, .tile_n = 64},
+};
+
 constexpr Spec kPortableTiles[] = {
     {.family = KernelFamily::portable, .tile_m = 64, .tile_n = 64},
     {.family = KernelFamily::portable, .tile_m = 128, .tile_n = 128},
@@ -143,6 +151,8 @@ std::vector<Spec> tiles(const GemmProblem& problem) {
   const bool sm90 = problem.kernel == KernelFamily::automatic || problem.kernel == KernelFamily::sm90;
   if (problem.conv.kind == Conv::wgrad && sm90)
     specs.insert(specs.end(), std::begin(kSm90GradientTiles), std::end(kSm90GradientTiles));
+  if (problem.weights_b.format != WeightFormat::none && sm90)
+    specs.insert(specs.end(), std::begin(kSm90WeightTiles), std::end(kSm90WeightTiles));
   return specs;
 }
 
@@ -480,7 +490,8 @@ bool is_listed(const Spec& spec) {
   tile.slices = tile.cluster_k = 1;
   tile.multicast_m = tile.multicast_n = 1;
   tile.gather = tile.fuses_classes = tile.narrow = tile.product = tile.apart = tile.halves = false;
-  const std::vector<Spec> listed = tiles(spec.family, true);
+  std::vector<Spec> listed = tiles(spec.family, true);
+  listed.insert(listed.end(), std::begin(kSm90WeightTiles), std::end(kSm90WeightTiles));
   if (std::ranges::find(listed, tile) == listed.end()) return false;
   const bool tma = has_tma(spec.family);
   const auto shares = [&](const auto& shape) { return shape[0] == spec.multicast_m && shape[1] == spec.multicast_n; };

@@ -11,6 +11,7 @@
 #include "plan/product_residual.h"
 #include "plan/quantize_apart.h"
 #include "plan/streamed_cost.h"
+#include "plan/weight_cost.h"
 #include "problem/problem.h"
 
 namespace cleave {
@@ -102,7 +103,7 @@ double multiply_clocks(const GemmConfig& c) {
                       (c.operands.b_major == Major::k || c.schedule.grouping == Grouping::classes);
   const double overhead =
       c.warps.pingpong && !c.scales.promote && waves > 1 && smooth ? kPingpongOverhead : kMultiplyOverhead;
-  return kBlockClocks + std::max(multiply * overhead, dequantise_clocks(c)) + promote;
+  return kBlockClocks + with_dequantising(c, multiply * overhead) + promote;
 }
 
 /// Clocks in which one CTA fetches one k block of a convolution.

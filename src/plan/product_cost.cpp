@@ -4,8 +4,8 @@
 #include <cmath>
 #include <numeric>
 
-#include "cleave/memory/weight_layout.h"
 #include "plan/cost.h"
+#include "plan/weight_cost.h"
 #include "problem/problem.h"
 
 namespace cleave {
@@ -18,10 +18,8 @@ constexpr double kTurnClocks = 400;        // until tensor cores are done with a
 constexpr double kReadPerClock = 128;      // bytes of partial tiles, by the slices that add them up,
 constexpr double kReadAlonePerClock = 64;  // and by the last CTA of a streamed tile
 constexpr double kCopyThreads = 96;
-constexpr double kDequantiseClocks = 120;  // of a packed weight's block of 64 x 64: its instructions, on an H200
-constexpr double kDequantiseAlone = 1.5;   // times more where no other warpgroup's hide their latency
-constexpr double kGroupUs = 16;            // of 16 blocks, whose partials and columns' values are read in turn
-constexpr double kPingpongTile = 0.1;      // of an epilogue that another tile's mainloop does not hide
+constexpr double kGroupUs = 16;        // of 16 blocks, whose partials and columns' values are read in turn
+constexpr double kPingpongTile = 0.1;  // of an epilogue that another tile's mainloop does not hide
 
 /// Rows of 128 bytes in the boxes of one k block of one operand, on average over its tiles.
 struct BoxRows {
@@ -83,7 +81,7 @@ class ProductPrediction {
     ProductTime t{on_chip_us(), l2_us(), memory_us(), power_us(), epilogues_us(), reduction_us(), 0};
     const double n = q_.norm;
     const double bounds = std::pow(t.on_chip, n) + std::pow(t.l2, n) + std::pow(t.memory, n) + std::pow(t.power, n);
-    t.us = q_.launch + std::pow(bounds, 1 / n) + t.epilogues + t.reduction;
+    t.us = q_.launch + start_of_warpgroups_us(c_) + std::pow(bounds, 1 / n) + t.epilogues + t.reduction;
     return t;
   }
 
@@ -137,7 +135,7 @@ class ProductPrediction {
   double block_clocks() const {
     const double multiply = multiply_clocks(), latency = q_.latency * clock_ / c_.tile.stages;
     double clocks =
-        std::max({multiply, shared_memory_clocks(), tma_clocks_, copy_clocks(), dequantise_clocks(c_), latency}) +
+        std::max({with_dequantising(c_, multiply), shared_memory_clocks(), tma_clocks_, copy_clocks(), latency}) +
         q_.block;
     if (sharers(c_) > 1) clocks += q_.in_step * multiply;
     if (!c_.scales.promote) return clocks;
@@ -217,15 +215,6 @@ class ProductPrediction {
 };
 
 }  // namespace
-
-double stored_share_of_a(const GemmConfig& c) {
-  return has_weights(c) ? 0.5 / size_of(c.operands.a) : 1;
-}
-
-double dequantise_clocks(const GemmConfig& c) {
-  const double blocks = double(c.tile.m) * c.tile.k / (kWeightBlock * kWeightBlock);
-  return has_weights(c) ? blocks * kDequantiseClocks * (c.warps.consumers == 1 ? kDequantiseAlone : 1) : 0;
-}
 
 MainloopKind mainloop_kind(const GemmConfig& c) {
   if (c.scales.promote) return MainloopKind::promoted;

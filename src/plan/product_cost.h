@@ -15,12 +15,6 @@ struct ProductTime {
   double us;  ///< of the whole
 };
 
-/// Bytes that A takes, of those that its elements would: a packed weight has 4 bits.
-double stored_share_of_a(const GemmConfig& config);
-
-/// Clocks in which one CTA makes a k block of a packed weight's elements; 0 of other operands.
-double dequantise_clocks(const GemmConfig& config);
-
 ProductTime predict_product(const Choice& choice, const DeviceInfo& device, const ProductConstants& constants);
 
 }  // namespace cleave

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cleave/config/weight_lines.h"
 #include "plan/cost.h"
 #include "problem/problem.h"
 
@@ -12,6 +13,7 @@ namespace {
 // On an H200 (docs/notes/2026-11-four-bit-weights.md).
 constexpr double kBlockClocks = 53;       // of 16 x 128 codes and 8 columns, by a CTA's warps together,
 constexpr double kColumnsClocks = 50;     // and of each further 8 columns
+constexpr double kOfElements = 2.0;       // times more where elements are made: codes of e2m1
 constexpr double kTileClocks = 900;       // of a tile: to hand it over, and to find the next one
 constexpr double kStartUs = 4.8;          // of a launch, until the ring is full,
 constexpr double kFillBytesPerUs = 94e3;  // bytes of B that a CTA copies meanwhile, or between tiles
@@ -49,7 +51,8 @@ class StreamedPrediction {
 
   /// Time of the busiest CTA, whose warps go on to the next tile together.
   double on_chip_us() const {
-    const double columns = kBlockClocks + (c_.tile.n / 8 - 1) * kColumnsClocks;
+    const double made = scales_sums(c_) ? 1 : kOfElements;
+    const double columns = kBlockClocks * made + (c_.tile.n / 8 - 1) * kColumnsClocks;
     const double block = c_.tile.m / 16.0 * c_.tile.k / kWidestWeightGroup * columns;
     return cta_tiles_ * (round_up(slice_blocks_, c_.warps.k) * block + kTileClocks) / clock_;
   }

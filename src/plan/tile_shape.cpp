@@ -45,6 +45,17 @@ bool two_waves_suffice(const GemmConfig& c) {
   return function.outputs < 2 && std::ranges::none_of(function.function->nodes(), is_long);
 }
 
+/// Sums, with those of a part, that leave no registers where four warpgroups share them: what else there is takes as
+/// many as sixteen columns.
+uint32_t too_many_of_four(const GemmConfig& c) {
+  const bool grouped = c.schedule.grouping != Grouping::none, many_scales = c.weights.group < kWidestWeightGroup;
+  const bool far = c.schedule.split == SplitKMode::stream_k && (grouped || many_scales);
+  const bool beside =
+      c.epilogue.has_c || crowds(c) || c.weights.has_zero || far || c.schedule.split == SplitKMode::serial;
+  if (c.scales.promote) return beside || grouped ? 48 : 64;
+  return beside ? 32 : 64;
+}
+
 /// Whether a Hopper consumer keeps everything in registers. Where it does not, the compiler said so:
 /// CI compiles every configuration and fails on a spill.
 bool registers_suffice(const GemmConfig& c) {
@@ -70,7 +81,7 @@ bool registers_suffice(const GemmConfig& c) {
   const bool beside = c.epilogue.has_c || crowds(c) || c.cluster.k > 1 || ragged || many_scales || integers_join;
   const uint32_t with_parts = c.scales.promote ? promotion_registers(c, 1) : kept;
   const uint32_t too_many = c.warps.consumers == 3 ? 96 : !beside ? 144 : c.scales.promote ? 120 : 128;
-  if (has_weights(c) && with_parts >= too_many) return false;
+  if (has_weights(c) && with_parts >= (c.warps.consumers == 4 ? too_many_of_four(c) : too_many)) return false;
   // Nor do 144 accumulators for C or for a function with as much to read, and 160 for a walk that sums slices in turn,
   // or for float32.
   const bool walks_far = c.schedule.split == SplitKMode::serial || c.schedule.split == SplitKMode::stream_k;
@@ -120,7 +131,7 @@ bool registers_suffice_for_inputs(const GemmConfig& c) {
   if ((ragged || scatters(c)) && split == SplitKMode::serial && (kept >= 96 || odd_chunks)) return false;
   const bool stored_by_threads = !c.store.by_tma && split != SplitKMode::parallel;
   if (ragged && kept >= 128 && (stored_by_threads || split == SplitKMode::stream_k)) return false;
-  return !ragged || c.warps.consumers != 3;
+  return !ragged || c.warps.consumers < 3;
 }
 
 /// The same, of whole tiles that threads store: two waves of sums of integers leave no registers for it.
@@ -245,7 +256,10 @@ class TileShaper {
 
   bool shape_sm90() {
     c_.warps.pingpong = s_.pingpong;
-    c_.warps.consumers = s_.tile_m == 192 ? 3 : s_.pingpong || s_.tile_m >= 128 ? 2 : 1;
+    // What makes elements waits for itself: as many warpgroups do as registers allow.
+    const bool four = s_.tile_m == 256 && s_.tile_n <= 64;
+    if (four && !has_weights(c_)) return false;
+    c_.warps.consumers = four ? 4 : s_.tile_m == 192 ? 3 : s_.pingpong || s_.tile_m >= 128 ? 2 : 1;
     if (c_.warps.consumers == 3 && (!c_.scales.promote || has_weights(c_)) && !takes_192_rows()) return false;
     if (!arch_traits(device_.compute_capability).has_wgmma) return false;
     const bool tma_loads =

@@ -198,6 +198,28 @@ TEST(WeightProblem, WeightsTakeTheInstructionsRows) {
   }
 }
 
+TEST(WeightProblem, FourWarpgroupsMakeElementsForFewColumns) {
+  const DeviceInfo device = device_info(kPlanOnlyH200);
+  const auto consumers = [&](const GemmProblem& p, const char* kernel) {
+    const auto choice = make_choice(p, device, *parse_spec(kernel));
+    return choice ? choice->config.warps.consumers : 0;
+  };
+  GemmProblem p = good_weights(16, 4096, 4096);
+  for (const char* kernel : {"sm90 256x16 transposed", "sm90 256x48 transposed", "sm90 256x64 transposed"}) {
+    EXPECT_EQ(consumers(p, kernel), 4u) << kernel;
+    EXPECT_TRUE(is_listed(*parse_spec(kernel)));
+  }
+  EXPECT_EQ(consumers(p, "sm90 256x80 transposed"), 2u);
+  EXPECT_EQ(consumers(p, "sm90 256x64 transposed serial 2"), 0u) << "no registers for it";
+  p.weights_b.has_zero = true;
+  EXPECT_EQ(consumers(p, "sm90 256x64 transposed"), 0u) << "nor for zero points";
+  EXPECT_EQ(consumers(p, "sm90 256x48 transposed"), 4u);
+  p.weights_b = {};
+  EXPECT_EQ(consumers(p, "sm90 256x16 transposed"), 0u) << "of other operands no tile has so few columns";
+  const auto chosen = plan(good_weights(16, 28672, 4096));
+  EXPECT_EQ(choice_of(*chosen)->config.warps.consumers, 4u);
+}
+
 TEST(WeightProblem, SlicesDoNotFollowFromRowsWhereThatIsPromised) {
   for (const int64_t k : {4096, 14336}) {
     std::set<int32_t> slices;

@@ -18,7 +18,10 @@ from cleave import _core  # noqa: E402
 
 CANARY = 96.0
 MODES = ("none", "serial", "parallel", "cluster", "stream_k")
-TILES = ("64x16", "64x64", "64x256", "128x16", "128x32", "128x48", "128x128", "128x240", "192x64", "256x96", "256x128")
+TILES = (
+    "64x16", "64x64", "64x256", "128x16", "128x32", "128x48", "128x128", "128x240", "192x64", "256x16", "256x32",
+    "256x48", "256x64", "256x96", "256x128",
+)  # fmt: skip
 STREAMED = ("16x8", "16x16", "32x8", "32x16", "64x8")
 # The planner's choice in every mode, and the streamed kernel in all that it has.
 KERNELS_AND_MODES = (*(("auto", mode) for mode in MODES), ("streamed", "none"), ("streamed", "parallel"))

@@ -19,7 +19,10 @@ from cleave import _core  # noqa: E402
 E4M3 = torch.float8_e4m3fn
 BYTES = (E4M3, torch.int8)
 MODES = ("none", "serial", "parallel", "cluster", "stream_k")
-TILES = ("64x16", "64x64", "64x128", "64x256", "128x16", "128x32", "128x48", "128x128", "128x240", "192x64", "256x64")
+TILES = (
+    "64x16", "64x64", "64x128", "64x256", "128x16", "128x32", "128x48", "128x128", "128x240", "192x64", "256x16",
+    "256x32", "256x48", "256x64",
+)  # fmt: skip
 SIZES = ((1, 64, 256), (3, 200, 512), (17, 129, 1280), (64, 513, 768), (130, 384, 2304))
 
 
@@ -191,6 +194,37 @@ def test_rows_do_not_depend_on_the_batch(dtype: torch.dtype) -> None:
             deterministic="batch_invariant",
         )  # fmt: skip
         assert torch.equal(part, product.out[:m]), m
+
+
+@pytest.mark.parametrize("format", ["int4", "mxfp4"])
+@pytest.mark.parametrize("activation_dtype", ["float8_e4m3fn", "int8"])
+def test_experts_are_the_cpus(activation_dtype: str, format: str) -> None:
+    from cleave.torch import W4A8Experts
+
+    if (activation_dtype, format) == ("int8", "mxfp4"):
+        pytest.skip("not served")
+    shapes = (4, 512, 256), (4, 256, 256)
+    experts = W4A8Experts.from_packed(
+        *(cleave.pack_weights(torch.randn(shape).bfloat16() / 16, 32, format) for shape in shapes),
+        *(torch.randn(shape[:2]).bfloat16() for shape in shapes),
+        activation_dtype,
+    )
+    x, weights = torch.randn(33, 256).bfloat16(), torch.rand(33, 2)
+    ids = torch.randint(0, 5, (33, 2))  # 4 is no expert's number
+    expected = experts(x, ids, weights).float()
+    experts = experts.cuda()
+    cleave.prepare(experts, (1, 33))
+    x, ids, weights = x.cuda(), ids.cuda(), weights.cuda()
+    found = experts(x, ids, weights)
+    assert (found.cpu().float() - expected).norm() < 0.01 * expected.norm()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = experts(x, ids, weights)
+    for _ in range(3):
+        x.normal_()
+        ids.random_(0, 5)
+        graph.replay()
+        assert torch.equal(y, experts(x, ids, weights))
 
 
 @pytest.mark.parametrize("activation_dtype", ["float8_e4m3fn", "int8"])

@@ -15,7 +15,7 @@ from four_bit_checkpoints import checkpoint as in_4_bits  # noqa: E402
 from quantized_checkpoints import FORMATS, activations_in_8_bits, dequantized  # noqa: E402
 from quantized_checkpoints import checkpoint as in_8_bits  # noqa: E402
 
-from cleave.torch import Gate, W4A16Experts, W8A8Experts, load_quantized  # noqa: E402
+from cleave.torch import Gate, W4A8Experts, W4A16Experts, W8A8Experts, load_quantized  # noqa: E402
 from cleave.torch._checkpoints.expert_modules import gate_of  # noqa: E402
 
 EXPERTS, FEATURES, HIDDEN = 4, 128, 128
@@ -114,6 +114,22 @@ def test_experts_in_4_bits_one_by_one() -> None:
     x, ids, weights = torch.randn(9, FEATURES).half(), torch.randint(0, EXPERTS, (9, 2)), torch.rand(9, 2)
     reference = expected(values, x.float(), ids, weights)
     assert (experts(x, ids, weights) - reference).norm() < 3e-3 * reference.norm()
+
+
+@pytest.mark.parametrize("kind", ["int", "float"])
+def test_experts_in_4_bits_beside_activations_of_8(kind: str) -> None:
+    made = FOUR_BITS["packed-zeros"]
+    ((name, group),) = made.config["config_groups"].items()
+    eight = {"num_bits": 8, "type": kind, "strategy": "token", "dynamic": True, "symmetric": True}
+    config = made.config | {"config_groups": {name: group | {"input_activations": eight}}}
+    files, values = in_4_bits(one_by_one(), made, lambda _: True)
+    model = torch.nn.ModuleDict({"experts": Clamped(torch.bfloat16)})
+    assert load_quantized(model, files, config).layers == ["experts"]
+    experts = model["experts"]
+    assert isinstance(experts, W4A8Experts) and experts.gate == CLAMPED
+    x, ids, weights = torch.randn(9, FEATURES).bfloat16(), torch.randint(0, EXPERTS, (9, 2)), torch.rand(9, 2)
+    reference = expected(values, x.float(), ids, weights)
+    assert (experts(x, ids, weights) - reference).norm() < 0.06 * reference.norm()
 
 
 @pytest.mark.parametrize(

@@ -131,7 +131,16 @@ def test_products_of_layers_are_those_of_their_calls(monkeypatch):
     pytest.importorskip("cleave.torch", exc_type=ImportError)
     from torch.utils._python_dispatch import TorchDispatchMode
 
-    from cleave.torch import GroupedLinear, MoE, RMSNormQuantize, W4A16Experts, W4A16Linear, W8A8Linear, _prepare
+    from cleave.torch import (
+        GroupedLinear,
+        MoE,
+        RMSNormQuantize,
+        W4A8Experts,
+        W4A16Experts,
+        W4A16Linear,
+        W8A8Linear,
+        _prepare,
+    )
 
     monkeypatch.setattr(_prepare, "_on_gpu", lambda layer: True)
 
@@ -209,6 +218,18 @@ def test_products_of_layers_are_those_of_their_calls(monkeypatch):
                 plan.run(rows[:16], packed, **beside, bias=None if biases else torch.zeros(packed.shape[0], 64))
     called = {(call[0][0].dtype, call[0][0].shape[0]) for call in moves.of("moe_sort_tokens")}
     assert called == {(dtype, tokens) for dtype in (torch.int32, torch.int64) for tokens in (8, 16)}
+
+    experts = W4A8Experts.from_packed(*weights)
+    with Calls() as moves:
+        of_tokens, gate_up, of_hidden, down = products(experts)
+    assert isinstance(of_tokens, cleave.QuantizePlan) and isinstance(of_hidden, cleave.QuantizePlan)
+    with Calls() as calls:
+        experts(x[:8], ids, ids.float())
+    (first, _), (second, _) = calls.of("mixed_grouped_gemm")
+    for plan, (rows, packed, scales, zeros, _, _, ends, *_, scale) in ((gate_up, first), (down, second)):
+        plan.run(rows[:16], packed, scales=scales, zeros=zeros, offs=ends, scale_a=scale[:16])
+    gathered = {call[0][0].dtype for call in moves.of("moe_gather")}
+    assert gathered == {torch.float8_e4m3fn, torch.float32} and not moves.of("quantize")
 
     moe = MoE(4, 2, 64, 32, dtype=torch.bfloat16)
     router, gate_up, down = products(torch.nn.Sequential(moe))

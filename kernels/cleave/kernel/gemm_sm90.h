@@ -307,7 +307,7 @@ CLEAVE_DEVICE void gemm_sm90(const Params<C>& p) {
   static_assert(C.cluster.multicast_m == 1 || C.cluster.multicast_n == 1, "a load is shared along one dimension only");
   static_assert(!C.warps.pingpong || (C.warps.consumers == 2 && C.schedule.split == SplitKMode::none),
                 "ping-pong has two tiles, unsplit");
-  static_assert(C.warps.consumers <= 3, "more have no barriers");
+  static_assert(C.warps.consumers <= 4, "more have no barriers");
   static_assert(
       C.warps.consumers == 1 || 128 * (producer_registers(C) + C.warps.consumers * consumer_registers(C)) <= 65536,
       "more registers than there are");

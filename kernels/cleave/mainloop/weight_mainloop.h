@@ -56,16 +56,19 @@ struct WeightMainloop {
   using FragmentA = uint32_t[kSteps][4];
   using Half = uint32_t[kWords];
   // Where registers allow it, the next k block is read, and its barrier awaited, while the last block of this one is
-  // multiplied: those take as long as a block's elements. Where parts end within a block, ptxas serialises then.
+  // multiplied: those take as long as a block's elements. Where parts end within a block, ptxas serialises then. Four
+  // warpgroups have the others' elements to make meanwhile.
   static constexpr uint32_t kLoadedRegisters =
       kBlocks * (kBytes ? 2 * kWords : kWords) + kLines * kWaves * (C.weights.has_zero ? 4 : 2);
   static constexpr bool kEndsWithin = C.scales.promote && C.weights.group < kWeightBlock;
-  static constexpr bool kLoadsAhead = C.tile.n * kWaves <= 64 && kLoadedRegisters <= 32 && !kEndsWithin;
+  static constexpr bool kLoadsAhead =
+      C.warps.consumers < 4 && C.tile.n * kWaves <= 64 && kLoadedRegisters <= 32 && !kEndsWithin;
 
   const WeightParams& weights;
-  uint32_t stage_a, stage_b;  // shared addresses of stage 0, A's at this thread's part of the warpgroup's first block
-  uint32_t full, empty;       // barriers of stage 0
-  uint32_t scales;            // shared address of stage 0's, at this thread's row 0
+  uint32_t stage_a;       // shared address of stage 0, at this thread's part of the warpgroup's first block
+  uint64_t descriptor_b;  // of stage 0
+  uint32_t full, empty;   // barriers of stage 0
+  uint32_t scales;        // shared address of stage 0's, at this thread's row 0
   uint32_t zeros;
   uint32_t first_sharer;  // cluster rank of the first CTA that shares loads with this one
   PipelineState<C.tile.stages> state;
@@ -77,7 +80,7 @@ struct WeightMainloop {
     const uint32_t thread = threadIdx.x % 128, own_row = row + thread / 32 * 16 + thread % 32 / 4;
     const uint32_t read_from = kBytes ? weight_quad_thread(thread) : thread;
     stage_a = smem + kPlan.a + row * C.tile.k / 2 + read_from * kWeightThreadBytes;
-    stage_b = smem + kPlan.b;
+    descriptor_b = make_descriptor<C.operands.b_major, kLineB>(smem + kPlan.b, C.tile.k);
     full = smem + kPlan.barriers;
     empty = full + C.tile.stages * 8;
     scales = smem + kPlan.scales + own_row * kScaleBytes;
@@ -286,7 +289,8 @@ struct WeightMainloop {
   /// B's descriptor for a stage's step `step`.
   CLEAVE_DEVICE uint64_t operand_b(uint32_t stage, uint32_t step) const {
     constexpr SmemPlan kPlan = smem_plan(C);
-    const uint64_t b = make_descriptor<C.operands.b_major, kLineB>(stage_b + stage * kPlan.b_stage, C.tile.k);
+    const uint32_t low = uint32_t(descriptor_b) + stage * (kPlan.b_stage / 16);  // no carry: addresses have 14 bits
+    const uint64_t b = descriptor_b >> 32 << 32 | low;
     return b + k_step_bytes<C.operands.b_major, kLineB>(step, C.tile.n, C.operands.b) / 16;
   }
 

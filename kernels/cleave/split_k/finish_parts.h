@@ -12,11 +12,11 @@ namespace cleave {
 /// How a thread divides the float4s of partials that it has in flight: `kBlocks` blocks of D at once, and for each the
 /// partials of `kSlices` slices, at most `Slices`. The accumulators' registers are free by now (forgets_sums). They are
 /// scarce in streamed kernels, which have the next tile's weights in flight, where columns that share a scale are kept
-/// until it is known, and with three consumers.
+/// until it is known, and with three consumers or more.
 template <GemmConfig C, uint32_t Slices>
 struct PartialLoads {
   static constexpr bool kScarce =
-      C.family == KernelFamily::streamed || C.epilogue.has_scale_out || C.warps.consumers == 3;
+      C.family == KernelFamily::streamed || C.epilogue.has_scale_out || C.warps.consumers > 2;
   static constexpr uint32_t kSums = gated(C) ? 2 : 1;  // of a block of D: the gate's, and the up projection's
   static constexpr uint32_t kInFlight = (kScarce ? 8 : 16) / kSums;
   static constexpr uint32_t kSlices = min_of(Slices, kInFlight);

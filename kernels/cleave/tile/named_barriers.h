@@ -6,12 +6,12 @@
 
 namespace cleave {
 
-/// A consumer warpgroup's own: 1, 2 or 3.
+/// A consumer warpgroup's own: 1 to 4.
 CLEAVE_DEVICE uint32_t warpgroup_barrier(uint32_t warpgroup) {
   return 1 + warpgroup;
 }
 
-/// Ping-pong: that of warpgroup 0 or 1, which says that it is its turn to multiply.
+/// Ping-pong, which has no fourth warpgroup: that of warpgroup 0 or 1, which says that it is its turn to multiply.
 CLEAVE_DEVICE uint32_t turn_barrier(uint32_t warpgroup) {
   return 4 + warpgroup;
 }

@@ -125,6 +125,7 @@ from .grouped_linear import GroupedLinear
 from .linear import W8A8Linear, replace_linears
 from .loading import load_quantized
 from .low_rank import lora
+from .mixed_bytes_experts import W4A8Experts
 from .mixed_bytes_linear import W4A8Linear
 from .mixed_experts import W4A16Experts
 from .mixed_linear import W4A16Linear
@@ -149,6 +150,7 @@ __all__ = [
     "Projection",
     "Quantized",
     "RMSNormQuantize",
+    "W4A8Experts",
     "W4A8Linear",
     "W4A16Experts",
     "W4A16Linear",

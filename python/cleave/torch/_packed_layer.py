@@ -18,21 +18,6 @@ from ._casts import moves_only
 HALVES = (torch.bfloat16, torch.float16)
 
 
-def options_of(weights: cleave.PackedWeights, bias: Tensor | None) -> dict[str, Any]:
-    """The options of an empty layer that is to keep them: of the dtype of the scales of "int4", else of the bias's, or
-    bfloat16 if that has not 16 bits."""
-    dtypes = [each.dtype for each in (weights.scales, bias) if each is not None and each.dtype in HALVES]
-    return {
-        "bias": bias is not None,
-        "group_size": weights.group_size,
-        "format": weights.format,
-        "zeros": weights.zeros is not None,
-        "act_order": weights.perm is not None,
-        "dtype": next(iter(dtypes), torch.bfloat16),
-        "device": "meta",
-    }
-
-
 def check_bias(name: str, bias: Tensor | None, weights: cleave.PackedWeights) -> None:
     if bias is not None and bias.shape != weights.shape[:-1]:
         raise ValueError(
@@ -84,6 +69,22 @@ class PackedLayer(nn.Module):
         self.register_buffer("global_scale", empty(experts or (1,), torch.float32) if form.global_scale else None)
         self.register_buffer("version", torch.tensor(VERSION, dtype=torch.int32))
         self.register_buffer("bias", empty((*experts, out_features), dtype) if bias else None)
+
+    @classmethod
+    def _options_of(cls, weights: cleave.PackedWeights, bias: Tensor | None) -> dict[str, Any]:
+        """The options of an empty layer that is to keep them: of the dtype of the scales of "int4", if that is the
+        layer's, else of the bias's, or bfloat16 if that has not 16 bits."""
+        tensors = (weights.scales, bias) if cls.int4_scales is None else (bias,)
+        dtypes = [each.dtype for each in tensors if each is not None and each.dtype in HALVES]
+        return {
+            "bias": bias is not None,
+            "group_size": weights.group_size,
+            "format": weights.format,
+            "zeros": weights.zeros is not None,
+            "act_order": weights.perm is not None,
+            "dtype": next(iter(dtypes), torch.bfloat16),
+            "device": "meta",
+        }
 
     def weights(self) -> cleave.PackedWeights:
         """The weight as `cleave.mixed_gemm` and `cleave.dequantize_weights` take it; nothing is copied."""

@@ -9,7 +9,7 @@ from torch import Tensor
 
 import cleave
 
-from ._packed_layer import PackedLayer, check_bias, options_of
+from ._packed_layer import PackedLayer, check_bias
 from ._static_weights import StaticWeights
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class PackedLinear(StaticWeights, PackedLayer):
             raise ValueError(f"weights is {weights.shape}, of experts; it must be of one layer, (N, K)")
         rows, columns = weights.shape
         check_bias("bias", bias, weights)
-        layer = cls(columns, rows, **options_of(weights, bias) | options)
+        layer = cls(columns, rows, **cls._options_of(weights, bias) | options)
         layer._keep(weights, bias)
         layer.wait_for_weights()
         return layer

@@ -17,6 +17,7 @@ from ._checkpoints.expert_tensors import ExpertTensors
 from ._checkpoints.formats import Scheme
 from ._checkpoints.four_bits import FourBits, Place
 from ._checkpoints.tensors import Tensors
+from ._packed_bytes import INT4_SCALES
 from ._packed_layer import HALVES
 from ._replace import replace_layers
 from .linear import W8A8Linear
@@ -50,9 +51,9 @@ def load_quantized(
 
     nn.Linear layers whose weights the checkpoint has in 8 bits become `W8A8Linear`, experts as transformers keeps them
     (parameters gate_up_proj and down_proj of three dimensions) `W8A8Experts`, and those with weights of 4 bits
-    `W4A16Linear` and `W4A16Experts`, or beside activations of 8 bits `W4A8Linear`; they keep the checkpoint's elements
-    and scales, and the experts' gate, SwiGLU or another `Gate`. All other parameters and buffers get the checkpoint's
-    values.
+    `W4A16Linear` and `W4A16Experts`, or beside activations of 8 bits `W4A8Linear` and `W4A8Experts`; they keep the
+    checkpoint's elements and scales, and the experts' gate, SwiGLU or another `Gate`. All other parameters and buffers
+    get the checkpoint's values.
 
     Args:
         model: of the checkpoint's architecture, with its names, and not quantised; beside 4 bits of bfloat16 or
@@ -182,7 +183,7 @@ class _Loading:
         bias = None if layer.bias is None else self._bias(name, layer.bias)
         if scheme.activation_dtype is None:
             return W4A16Linear.from_packed(scheme.packed(self.tensors, name, layer.weight.shape, place, dtype), bias)
-        weights = scheme.packed(self.tensors, name, layer.weight.shape, place, W4A8Linear.int4_scales)
+        weights = scheme.packed(self.tensors, name, layer.weight.shape, place, INT4_SCALES)
         return W4A8Linear.from_packed(weights, bias, scheme.activation_dtype)
 
     def _bias(self, name: str, bias: Tensor) -> Tensor:

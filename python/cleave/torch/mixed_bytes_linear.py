@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import torch
@@ -10,8 +9,8 @@ from torch import Tensor, nn
 
 import cleave
 
-from ._eight_bits import Dtype, parse_dtype
-from ._packed_layer import HALVES
+from ._eight_bits import Dtype
+from ._packed_bytes import INT4_SCALES, activations_beside, with_float16
 from ._packed_linear import PackedLinear
 
 _mixed_gemm = torch.ops.cleave.mixed_gemm.full
@@ -34,7 +33,7 @@ class W4A8Linear(PackedLinear):
     static_weights: as of `W8A8Linear`.
     """
 
-    int4_scales = torch.float16
+    int4_scales = INT4_SCALES
 
     def __init__(
         self,
@@ -56,11 +55,7 @@ class W4A8Linear(PackedLinear):
         activation_dtype: "float8_e4m3fn", beside "int4" and "mxfp4", or "int8", beside "int4". dtype: of the bias.
         Others: as of `W4A16Linear`.
         """
-        eight = parse_dtype(activation_dtype, "activation_dtype")
-        served = ("int4", "mxfp4") if eight == torch.float8_e4m3fn else ("int4",)
-        if format not in served:
-            names = " or ".join(f'"{name}"' for name in served)
-            raise ValueError(f'format is "{format}"; beside activations of {activation_dtype} it must be {names}')
+        eight = activations_beside(format, activation_dtype)
         super().__init__(
             (),
             in_features,
@@ -105,9 +100,8 @@ class W4A8Linear(PackedLinear):
 
         bias: [out_features], cast to bfloat16 if it has not 16 bits. ValueError for scales that float16 has not.
         """
-        dtype = bias.dtype if bias is not None and bias.dtype in HALVES else torch.bfloat16
-        options = {"activation_dtype": activation_dtype, "dtype": dtype, "static_weights": static_weights}
-        return cls._of(_with_float16(weights), bias, **options)
+        options = {"activation_dtype": activation_dtype, "static_weights": static_weights}
+        return cls._of(with_float16(weights), bias, **options)
 
     def forward(self, x: Tensor) -> Tensor:
         if x.shape[-1] != self.in_features:
@@ -135,15 +129,3 @@ class W4A8Linear(PackedLinear):
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, activation_dtype={self.activation_dtype}"
-
-
-def _with_float16(weights: cleave.PackedWeights) -> cleave.PackedWeights:
-    if weights.scales.dtype != torch.bfloat16:
-        return weights
-    scales = weights.scales.half()
-    if not torch.equal(scales.to(torch.bfloat16), weights.scales):
-        raise ValueError(
-            "weights has scales that float16 has not, of less than 2^-17 or more than 65504; scale the weight, or pack "
-            'it with scale_dtype="float16"'
-        )
-    return dataclasses.replace(weights, scales=scales)

@@ -1,39 +1,21 @@
-"""The experts of a mixture, of weights in 4 bits."""
+"""The experts of a mixture, of weights in 4 bits and activations of 16."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 import cleave
 
-from ._packed_layer import PackedLayer, check_bias, options_of
+from ._packed_experts import PackedExperts
 from .gate import SWIGLU, Gate
 
 _ops = torch.ops.cleave
 
 
-class _Experts(PackedLayer):
-    """One linear layer of each expert: rows in order of experts, which end at `offs`."""
-
-    def __init__(self, num_experts: int, in_features: int, out_features: int, **options: Any) -> None:
-        super().__init__((num_experts,), in_features, out_features, **options)
-
-    @classmethod
-    def from_packed(cls, weights: cleave.PackedWeights, bias: Tensor | None) -> _Experts:
-        experts, rows, columns = weights.shape
-        layer = cls(experts, columns, rows, **options_of(weights, bias))
-        layer._keep(weights, bias)
-        return layer
-
-    def forward(self, rows: Tensor, offs: Tensor) -> Tensor:
-        form = self.out_features, self.group_size, offs, self.bias, None, self.format, self.global_scale
-        return _ops.mixed_grouped_gemm.default(self._multiplied(rows), self.packed, self.scales, self.zeros, *form)
-
-
-class W4A16Experts(nn.Module):
+class W4A16Experts(PackedExperts):
     """y[t] = sum over t's experts e of weights * down[e](gate(gate_up[e](x))), of weights in 4 bits and an x of 16, for
     inference; gate is SwiGLU, or another `Gate`.
 
@@ -63,12 +45,8 @@ class W4A16Experts(nn.Module):
         device: Any = None,
     ) -> None:
         """Empty ones, to load a state_dict into, which does not have the gate; other options as of `W4A16Linear`."""
-        super().__init__()
-        form = {"group_size": group_size, "format": format, "zeros": zeros, "bias": bias, "act_order": False}
-        form |= {"dtype": dtype, "device": device}
-        self.num_experts, self.gate = num_experts, gate
-        self.gate_up = _Experts(num_experts, features, 2 * hidden_features, **form)
-        self.down = _Experts(num_experts, hidden_features, features, **form)
+        form = {"group_size": group_size, "format": format, "zeros": zeros, "bias": bias}
+        super().__init__(num_experts, features, hidden_features, gate, **form, dtype=dtype, device=device)
 
     @classmethod
     def from_packed(
@@ -85,25 +63,13 @@ class W4A16Experts(nn.Module):
         Biases: [E, 2 * H], the gates' first, and [E, F], cast as by `W4A16Linear.from_packed`. ValueError for shapes
         that do not fit, naming the argument.
         """
-        if len(gate_up.shape) != 3 or gate_up.shape != (gate_up.shape[0], 2 * down.shape[-1], down.shape[-2]):
-            raise ValueError(
-                f"gate_up is {gate_up.shape} and down {down.shape}; they must be (E, 2 H, F) and (E, F, H)"
-            )
-        check_bias("gate_up_bias", gate_up_bias, gate_up)
-        check_bias("down_bias", down_bias, down)
         experts = cls.__new__(cls)
-        nn.Module.__init__(experts)
-        experts.num_experts, experts.gate = gate_up.shape[0], gate
-        experts.gate_up = _Experts.from_packed(gate_up, gate_up_bias)
-        experts.down = _Experts.from_packed(down, down_bias)
+        experts._keep(gate_up, down, gate_up_bias, down_bias, gate)
         return experts
 
     @torch.no_grad()
     def forward(self, x: Tensor, expert_ids: Tensor, weights: Tensor) -> Tensor:
         offs, indices = _ops.moe_sort_tokens(expert_ids.contiguous(), self.num_experts)
-        gate_up = self.gate_up(_ops.moe_gather(x.contiguous(), indices), offs)
-        y = self.down(self.gate(gate_up), offs)
+        gate_up = self.gate_up.multiply(_ops.moe_gather(x.contiguous(), indices), offs)
+        y = self.down.multiply(self.gate(gate_up), offs)
         return _ops.moe_unpermute(y, indices, weights.contiguous())
-
-    def extra_repr(self) -> str:
-        return f"num_experts={self.num_experts}, gate={self.gate}"

@@ -9,8 +9,10 @@ from torch import Tensor, nn
 
 import cleave
 
+from .._packed_bytes import INT4_SCALES
 from .._scales import BLOCK, shaped_scale
 from ..experts import W8A8Experts
+from ..mixed_bytes_experts import W4A8Experts
 from ..mixed_experts import W4A16Experts
 from .expert_modules import STACKED, gate_of, has_bias, is_interleaved, is_transposed, sizes_of
 from .formats import Scheme
@@ -62,8 +64,6 @@ class ExpertTensors:
         if isinstance(scheme, FourBits):
             if scheme.act_order:
                 raise ValueError(f"{name} has columns in act-order; experts without it are served")
-            if scheme.activation_dtype is not None:
-                raise ValueError(f"{name} has activations of 8 bits beside 4 bits; experts with those of 16 are served")
             scheme.check(self._tensors, self._layers()[0])
         elif scheme.static:
             raise ValueError(f"{name} has activations with given scales; experts with dynamic ones are served")
@@ -74,7 +74,9 @@ class ExpertTensors:
             return None
         return lambda: self._stacked(parameter, lambda layer: self._tensors.take(f"{layer}.weight"))
 
-    def made(self, scheme: Scheme | FourBits, place: Place, dtype: torch.dtype | None) -> W8A8Experts | W4A16Experts:
+    def made(
+        self, scheme: Scheme | FourBits, place: Place, dtype: torch.dtype | None
+    ) -> W8A8Experts | W4A16Experts | W4A8Experts:
         """The experts, where `place` brings tensors; scales in 4 bits of `dtype`, or of their own."""
         return self._four_bits(scheme, place, dtype) if isinstance(scheme, FourBits) else self._eight(scheme, place)
 
@@ -106,15 +108,16 @@ class ExpertTensors:
         granularity = "block_1x128" if by_rows else scheme.granularity
         return W8A8Experts.from_quantized(*found, granularity=granularity, gate=gate_of(self._module))
 
-    def _four_bits(self, scheme: FourBits, place: Place, dtype: torch.dtype | None) -> W4A16Experts:
+    def _four_bits(self, scheme: FourBits, place: Place, dtype: torch.dtype | None) -> W4A16Experts | W4A8Experts:
         gate, up, down = self._parts
+        if scheme.activation_dtype is not None:
+            dtype = INT4_SCALES
 
         def packed(parts: tuple[str, ...], shape: tuple[int, int]) -> cleave.PackedWeights:
             of_experts = [[f"{expert}.{part}" for part in parts] for expert in self._experts]
             return scheme.packed_experts(self._tensors, of_experts, torch.Size(shape), place, dtype)
 
-        return W4A16Experts.from_packed(
-            packed((gate, up), (2 * self._hidden, self._features)),
-            packed((down,), (self._features, self._hidden)),
-            gate=gate_of(self._module),
-        )
+        both = packed((gate, up), (2 * self._hidden, self._features)), packed((down,), (self._features, self._hidden))
+        if scheme.activation_dtype is None:
+            return W4A16Experts.from_packed(*both, gate=gate_of(self._module))
+        return W4A8Experts.from_packed(*both, activation_dtype=scheme.activation_dtype, gate=gate_of(self._module))

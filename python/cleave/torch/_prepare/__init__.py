@@ -16,6 +16,7 @@ from ..float8 import Float8Linear
 from ..fused import W8A8SwiGLU
 from ..grouped_linear import GroupedLinear
 from ..linear import W8A8Linear
+from ..mixed_bytes_experts import W4A8Experts
 from ..mixed_bytes_linear import W4A8Linear
 from ..mixed_experts import W4A16Experts
 from ..mixed_linear import W4A16Linear
@@ -24,8 +25,9 @@ from ..norm import RMSNormQuantize
 from . import experts, float8
 from .examples import Product, in_8_bits, scales_of, tokens
 
-_LAYERS = (W8A8Linear, W8A8Experts, W4A16Linear, W4A16Experts, W4A8Linear, RMSNormQuantize, Float8Linear, GroupedLinear,
-           MoE)  # fmt: skip
+# Experts, with what knows their products.
+_EXPERTS = {W8A8Experts: experts.w8a8, W4A16Experts: experts.w4a16, W4A8Experts: experts.w4a8}
+_LAYERS = (W8A8Linear, *_EXPERTS, W4A16Linear, W4A8Linear, RMSNormQuantize, Float8Linear, GroupedLinear, MoE)
 
 
 @torch.no_grad()
@@ -41,9 +43,8 @@ def products(model: nn.Module, first: int, last: int, dtype: torch.dtype | None)
             yield from experts.moe(layer, first, last)
         elif isinstance(layer, GroupedLinear):
             yield from experts.grouped(layer, first, last)
-        elif isinstance(layer, (W8A8Experts, W4A16Experts)):
-            of_form = experts.w8a8 if isinstance(layer, W8A8Experts) else experts.w4a16
-            yield from of_form(layer, first, last, dtype, experts.choices_of(model, layer.num_experts))
+        elif kind := next((kind for kind in _EXPERTS if isinstance(layer, kind)), None):
+            yield from _EXPERTS[kind](layer, first, last, dtype, experts.choices_of(model, layer.num_experts))
         elif isinstance(layer, Float8Linear):
             yield from float8.linear(layer, first, last, dtype)
         elif isinstance(layer, RMSNormQuantize):

@@ -17,6 +17,7 @@ from .._scales import ACTIVATIONS
 from ..dispatch import MOST_GATHERED_ROWS
 from ..experts import W8A8Experts
 from ..grouped_linear import GroupedLinear
+from ..mixed_bytes_experts import W4A8Experts
 from ..mixed_experts import W4A16Experts
 from ..moe import MoE
 from ..router import Router
@@ -58,6 +59,18 @@ def w4a16(layer: W4A16Experts, first: int, last: int, dtype: torch.dtype, choice
         yield plan, first, last * choices
     x = beside_packed(layer.gate_up, dtype)
     _move(x, [x], layer.num_experts, choices, last)
+
+
+def w4a8(layer: W4A8Experts, first: int, last: int, dtype: torch.dtype, choices: int) -> Iterator[Product]:
+    rows = first, last * choices  # tokens may have fewer choices
+    for part, of_rows in ((layer.gate_up, (first, last)), (layer.down, rows)):
+        x = tokens(part.packed, part.in_features, dtype)
+        q, scale = in_8_bits(x, layer.activation_dtype), scales_of(x, "row")
+        yield cleave.plan_quantize(x, q.dtype), *of_rows
+        options = {"scale_a": scale, "offs": ends_of(part.packed), "bias": part.bias, "out_dtype": dtype}
+        yield cleave.plan_mixed_gemm(q, part.weights(), **options), *rows
+    x = tokens(layer.gate_up.packed, layer.gate_up.in_features, dtype)
+    _move(x, (in_8_bits(x, layer.activation_dtype), scales_of(x, "row")), layer.num_experts, choices, last)
 
 
 def w8a8(layer: W8A8Experts, first: int, last: int, dtype: torch.dtype, choices: int) -> Iterator[Product]:

@@ -1,0 +1,73 @@
+"""What the experts of mixtures with packed weights have in common, whatever their activations are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import cleave
+
+from ._packed_layer import PackedLayer, check_bias
+from .gate import Gate
+
+_mixed_grouped_gemm = torch.ops.cleave.mixed_grouped_gemm.default
+
+
+class ExpertsLayer(PackedLayer):
+    """One linear layer of each expert."""
+
+    def __init__(self, num_experts: int, in_features: int, out_features: int, **options: Any) -> None:
+        super().__init__((num_experts,), in_features, out_features, **options)
+
+    @classmethod
+    def of(cls, weights: cleave.PackedWeights, bias: Tensor | None) -> ExpertsLayer:
+        experts, rows, columns = weights.shape
+        layer = cls(experts, columns, rows, **cls._options_of(weights, bias))
+        layer._keep(weights, bias)
+        return layer
+
+    def multiply(
+        self, rows: Tensor, offs: Tensor, scale: Tensor | None = None, dtype: torch.dtype | None = None
+    ) -> Tensor:
+        """rows: in order of experts, which end at `offs`; of 8 bits with a scale each. dtype: the results'."""
+        if scale is None:
+            rows = self._multiplied(rows)
+        form = self.out_features, self.group_size, offs, self.bias, dtype, self.format, self.global_scale
+        return _mixed_grouped_gemm(rows, self.packed, self.scales, self.zeros, *form, scale)
+
+
+class PackedExperts(nn.Module):
+    """gate_up and down, of a class of layers, with a gate between them."""
+
+    _layer: type[ExpertsLayer] = ExpertsLayer
+
+    def __init__(self, num_experts: int, features: int, hidden_features: int, gate: Gate, **form: Any) -> None:
+        super().__init__()
+        self.num_experts, self.gate = num_experts, gate
+        self.gate_up = self._layer(num_experts, features, 2 * hidden_features, act_order=False, **form)
+        self.down = self._layer(num_experts, hidden_features, features, act_order=False, **form)
+
+    def _keep(
+        self,
+        gate_up: cleave.PackedWeights,
+        down: cleave.PackedWeights,
+        gate_up_bias: Tensor | None,
+        down_bias: Tensor | None,
+        gate: Gate,
+    ) -> None:
+        """Makes experts of them of what is not initialised. ValueError for shapes that do not fit, naming them."""
+        if len(gate_up.shape) != 3 or gate_up.shape != (gate_up.shape[0], 2 * down.shape[-1], down.shape[-2]):
+            raise ValueError(
+                f"gate_up is {gate_up.shape} and down {down.shape}; they must be (E, 2 H, F) and (E, F, H)"
+            )
+        check_bias("gate_up_bias", gate_up_bias, gate_up)
+        check_bias("down_bias", down_bias, down)
+        nn.Module.__init__(self)
+        self.num_experts, self.gate = gate_up.shape[0], gate
+        self.gate_up = self._layer.of(gate_up, gate_up_bias)
+        self.down = self._layer.of(down, down_bias)
+
+    def extra_repr(self) -> str:
+        return f"num_experts={self.num_experts}, gate={self.gate}"
