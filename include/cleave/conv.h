@@ -24,7 +24,7 @@
 namespace cleave {
 
 /// The problem of a convolution of packed tensors in `groups` groups of conv.channels channels and conv.filters
-/// filters. Bias (fprop and dgrad: Bias::row), C, activation, precision, split-K and other pixel strides (a.stride_row
+/// filters. Bias (fprop and dgrad: Bias::row), C, epilogue, precision, split-K and other pixel strides (a.stride_row
 /// ...) may be set afterwards. Accepts any numbers; `validate` checks the result.
 CLEAVE_API GemmProblem implicit_gemm(const ConvLayout& conv, int64_t groups, DType operands, DType output);
 

@@ -10,9 +10,12 @@
 //     pre = %0)");
 //   GemmProblem problem{...};
 //   problem.epilogue.function = &f;
+//
+// Activations are such functions, ready-made: problem.epilogue = epilogue_of(Activation::gelu_erf);
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -24,6 +27,8 @@
 #include "cleave/problem.h"
 
 namespace cleave {
+
+class EpilogueEvaluator;
 
 /// One value of a function: an operation on values that come before it.
 struct EpilogueNode {
@@ -59,6 +64,8 @@ class EpilogueFunction {
   const std::vector<EpilogueNode>& nodes() const { return nodes_; }
   /// D's first.
   const std::vector<Output>& outputs() const { return outputs_; }
+  /// The ready-made function that it is; of others none.
+  Activation activation() const { return activation_; }
   /// Whether it takes two sums for each element of D: B has columns of a gate projection, then those of an up
   /// projection, as under swiglu.
   bool gated() const { return gated_; }
@@ -66,6 +73,8 @@ class EpilogueFunction {
   bool reduces() const { return reduces_; }
   /// As `epilogue_function` reads it. Equal functions have equal texts.
   const std::string& text() const { return text_; }
+  /// How the CPU backend runs it.
+  const EpilogueEvaluator& evaluator() const { return *evaluator_; }
 
   EpilogueFunction(const EpilogueFunction&) = delete;
   EpilogueFunction& operator=(const EpilogueFunction&) = delete;
@@ -77,8 +86,10 @@ class EpilogueFunction {
   std::vector<Input> inputs_;
   std::vector<EpilogueNode> nodes_;
   std::vector<Output> outputs_;
+  Activation activation_ = Activation::none;
   bool gated_ = false, reduces_ = false;
   std::string text_;
+  std::shared_ptr<const EpilogueEvaluator> evaluator_;
 };
 
 /// The function that a text describes, line by line:
@@ -94,5 +105,8 @@ class EpilogueFunction {
 /// Throws Error(invalid_argument), which names the line, for what is no such text, and for more inputs or outputs
 /// than kMostEpilogueInputs and 1 + kMostEpilogueOutputs.
 CLEAVE_API const EpilogueFunction& epilogue_function(std::string_view text);
+
+/// An activation, as GemmProblem::epilogue; of `none` there is no function.
+CLEAVE_API EpilogueProblem epilogue_of(Activation activation);
 
 }  // namespace cleave

@@ -16,7 +16,7 @@ namespace cleave {
 
 inline constexpr int64_t kMostFoldedRanks = 16;
 
-/// A plain value that says what to compute: D = activation(((p0 + p1) + p2 ...) + C + bias) / scale_d, in float32 up to
+/// A plain value that says what to compute: D = function(((p0 + p1) + p2 ...) + C + bias) / scale_d, in float32 up to
 /// D's rounding, in this order. The sum of int32 partial results is int32, times scale_a * scale_b, which are those of
 /// all of K: the bits of one GPU's product.
 struct FoldProblem {
@@ -34,7 +34,8 @@ struct FoldProblem {
   DType bias = DType::f32;   ///< [columns]; f16, bf16, f32
   bool has_scale_d = false;  ///< of a D of 8 bits
   MatrixLayout d;
-  Activation activation = Activation::none;  ///< but swiglu
+  /// It takes one sum, and has neither inputs nor further outputs: epilogue_of(Activation::gelu_erf).function, say.
+  const EpilogueFunction* function = nullptr;
   /// All ranks of the group make this same sum, and on GPUs each reads its own partial result alone, which it sends to
   /// the others: a trip less where there is little of it. can_push says of what.
   bool pushed = false;

@@ -1,6 +1,6 @@
 // Dense and batched GEMM with split-K, for scaled 8-bit operands as well:
 //
-//   D = activation(alpha * real(A) @ real(B) + beta * C + bias),   real(X) = scale * X
+//   D = function(alpha * real(A) @ real(B) + beta * C + bias),   real(X) = scale * X
 //
 // An 8-bit D is stored as D * (1 / scale_d), rounded and saturated. int8 products are accumulated in int32, exactly up
 // to K = 131071; beyond that sums wrap, except under block scales.

@@ -1,6 +1,6 @@
 // What to compute, as plain values: GemmProblem describes it, GemmArguments points to the data.
 //
-// The enumerations (DType, SplitKMode, Activation ...) are in cleave/core/enums.h.
+// The enumerations (DType, SplitKMode ...) are in cleave/core/enums.h.
 #pragma once
 
 #include <cstddef>
@@ -95,10 +95,11 @@ struct EpilogueLayout {
   friend bool operator==(const EpilogueLayout&, const EpilogueLayout&) = default;
 };
 
-/// An epilogue function, which takes the activation's place: D = function(alpha * A @ B + beta * C + bias, inputs).
+/// An epilogue function, if there is one: D = function(alpha * A @ B + beta * C + bias, inputs). An activation is one,
+/// too: epilogue_of(Activation::relu), in cleave/epilogue.h.
 struct EpilogueProblem {
   const EpilogueFunction* function = nullptr;
-  bool gated = false;                                 ///< as the function is: b is [batch, k, 2n], as under swiglu
+  bool gated = false;                                 ///< as the function is: b is [batch, k, 2n]
   EpilogueLayout inputs[kMostEpilogueInputs] = {};    ///< in the function's order
   EpilogueLayout outputs[kMostEpilogueOutputs] = {};  ///< those beside D
 
@@ -128,14 +129,13 @@ struct GemmProblem {
   int64_t m = 0, n = 0, k = 0;
   int64_t batch = 1;
   MatrixLayout a = {};  ///< [batch, m, k]
-  MatrixLayout b = {};  ///< [batch, k, n]; [batch, k, 2n] under swiglu and gated functions
+  MatrixLayout b = {};  ///< [batch, k, n]; [batch, k, 2n] under gated functions
   MatrixLayout c = {};  ///< [batch, m, n], read if has_c; a 16-bit or 32-bit float, or D's type
   MatrixLayout d = {};  ///< [batch, m, n]; must not overlap itself
   bool has_c = false;   ///< beta * C is added (beta is a run-time value); C may be D exactly
   Bias bias = Bias::none;
   DType bias_dtype = DType::bf16;  ///< a float type, whatever D's is
   int64_t bias_stride_batch = 0;   ///< elements to the next batch entry's (group's) bias
-  Activation activation = Activation::none;
   EpilogueProblem epilogue = {};
 
   /// Both none, both vector, or both block. Beside a packed weight vectors: nvfp4's of b, and those of an a of 8 bits.
@@ -191,7 +191,7 @@ struct GemmArguments {
   const void* b = nullptr;
   const void* c = nullptr;  ///< read if has_c and beta != 0
   void* d = nullptr;
-  const void* bias = nullptr;      ///< n (row; 2n under swiglu) or m (column) contiguous values
+  const void* bias = nullptr;      ///< n (row; 2n under a gate) or m (column) contiguous values
   float alpha = 1.0f;              ///< for an int32 D a whole number, and 1 without C
   float beta = 0.0f;               ///< for an int32 D a whole number: sums and C are added as int32, and wrap
   const float* scale_a = nullptr;  ///< as the problem's ScaleLayout says; on the device

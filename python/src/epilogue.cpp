@@ -11,6 +11,7 @@
 #include "cleave/core/saturate.h"
 #include "cleave/epilogue.h"
 #include "errors.h"
+#include "operands/epilogue_operands.h"
 #include "parameters.h"
 #include "problem/placement.h"
 #include "problem/problem.h"
@@ -125,8 +126,8 @@ EpilogueTensors EpilogueArguments::read(TensorReader& reader) const {
   return tensors;
 }
 
-void EpilogueArguments::place_function(GemmProblem& p) const {
-  if (function_ != nullptr) set_function(*function_, p);
+EpilogueProblem EpilogueArguments::function_or(Activation activation) const {
+  return epilogue_for(activation, function_);
 }
 
 void EpilogueArguments::place_types(GemmProblem& p) const {

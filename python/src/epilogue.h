@@ -23,8 +23,8 @@ class EpilogueArguments {
 
   EpilogueTensors read(TensorReader& reader) const;
 
-  /// Sets the problem's function, if there is one.
-  void place_function(GemmProblem& problem) const;
+  /// The function, or the activation of this name, without operands.
+  EpilogueProblem function_or(Activation activation) const;
 
   /// For a problem whose D is placed: inputs are types in place of arrays, which lie packed, one matrix for each of the
   /// batch and one line for all; outputs are of the function's types, or D's.

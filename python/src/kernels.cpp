@@ -10,6 +10,7 @@
 #include "all_kernels/all_configs.h"
 #include "bindings.h"
 #include "cleave/config/smem_plan.h"
+#include "cleave/epilogue.h"
 #include "cleave/names.h"
 #include "docs.h"
 #include "errors.h"
@@ -49,7 +50,8 @@ std::string describe(const GemmConfig& c) {
     text += fmt::format(" scaled {}x{}", c.scales.rows_a, c.scales.rows_b);
   }
   if (c.scales.promote) text += " promoted";
-  if (c.epilogue.activation != Activation::none) text += fmt::format(" {}", to_string(c.epilogue.activation));
+  if (const EpilogueFunction* f = c.epilogue.function.function; f != nullptr && f->activation() != Activation::none)
+    text += fmt::format(" {}", to_string(f->activation()));
   if (c.epilogue.bias != Bias::none) text += " bias";
   if (c.epilogue.has_c) text += " c";
   if (c.epilogue.has_zero) text += " zero points";

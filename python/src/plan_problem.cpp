@@ -135,10 +135,10 @@ GroupLayout parse_groups(const Call& call) {
 }
 
 /// How arrays of the problem are read: matrices, and batches of them.
-GemmOptions options_of(const GemmProblem& p, const PlanOptions& plan) {
-  if (p.groups.dimension == Grouping::none) return {.activation = p.activation, .plan = plan};
+GemmOptions options_of(const GemmProblem& p, Activation activation, const PlanOptions& plan) {
+  if (p.groups.dimension == Grouping::none) return {.activation = activation, .plan = plan};
   const bool aligned = p.groups.bounds == GroupBounds::aligned_ends || p.groups.bounds == GroupBounds::counts;
-  return {.activation = p.activation,
+  return {.activation = activation,
           .grouped = true,
           .alignment = aligned ? std::optional(p.groups.spacing) : std::nullopt,
           .zero_rest = p.groups.zero_rest,
@@ -158,14 +158,15 @@ PlanObject plan_problem(const Call& call) {
   call.template read<K>(problem.k);
   call.template read<Batch>(problem.batch);
   call.template read<arg::BiasKind>(problem.bias);
-  call.template read<arg::Activation>(problem.activation);
+  Activation activation = Activation::none;
+  call.template read<arg::Activation>(activation);
   problem.groups = parse_groups(call);
   problem.device = parse_device(arg::Device::parse(call.template get<arg::Device>()));
   const PlanOptions options = parse_plan_options(call);
   set_plan_options(options, problem);
 
   const EpilogueArguments epilogue(call.template get<arg::Epilogue>(), {});
-  epilogue.place_function(problem);
+  problem.epilogue = epilogue.function_or(activation);
   const DType type = arg::OperandDtype::parse(call.template get<arg::OperandDtype>());
   problem.a = packed(type, layout[0] == 't', a_of(problem));
   problem.b = packed(type, layout[1] == 't', b_of(problem));
@@ -176,7 +177,7 @@ PlanObject plan_problem(const Call& call) {
   problem.d = packed(d_type, true, d_of(problem));
   if (problem.bias != Bias::none) problem.bias_dtype = bias_type(problem);
   epilogue.place_types(problem);
-  GemmOptions reading = options_of(problem, options);
+  GemmOptions reading = options_of(problem, activation, options);
   reading.weights = weights;
   place_scale_out(call, problem, reading);
   return PlanObject(problem, reading, make_plan(problem));

@@ -81,7 +81,7 @@ class Collector {
       for (const SplitKMode split : {SplitKMode::parallel, SplitKMode::cluster, SplitKMode::stream_k})
         visit(p, split, b == Major::k);
       p.bias = Bias::row;
-      p.activation = Activation::gelu_erf;
+      p.epilogue = epilogue_of(Activation::gelu_erf);
       p.has_c = true;
       visit(p);
     }
@@ -106,7 +106,7 @@ class Collector {
     GemmProblem layer = product(DType::bf16, DType::bf16, DType::bf16);
     layer.bias = Bias::row;
     layer.has_c = true;
-    layer.activation = Activation::gelu_erf;
+    layer.epilogue = epilogue_of(Activation::gelu_erf);
     add(layer);
     add(with_function(product(DType::bf16, DType::bf16, DType::bf16)));
     add(with_gate(product(DType::bf16, DType::bf16, DType::bf16)));
@@ -118,7 +118,7 @@ class Collector {
     for (const Activation activation : values_of<Activation>) {
       if (activation == Activation::none || activation == Activation::swiglu) continue;
       GemmProblem p = product(DType::bf16, DType::bf16, DType::bf16);
-      p.activation = activation;
+      p.epilogue = epilogue_of(activation);
       p.bias = Bias::row;
       p.has_c = true;
       visit(p);
@@ -212,7 +212,7 @@ class Collector {
       visit(grouped(gradient, Grouping::k), split, all_sharings);
     }
     GemmProblem feed_forward = product(DType::bf16, DType::bf16, DType::bf16);
-    feed_forward.activation = Activation::swiglu;
+    feed_forward.epilogue = epilogue_of(Activation::swiglu);
     feed_forward.b.stride_batch = 0;
     visit(feed_forward, SplitKMode::none, true);
     visit(grouped(feed_forward, Grouping::m));
@@ -232,7 +232,7 @@ class Collector {
   /// Groups of rows that a list names: what threads copy beside scales.
   void lists() {
     const auto gate = [](GemmProblem p) {
-      p.activation = Activation::swiglu;
+      p.epilogue = epilogue_of(Activation::swiglu);
       p.b.stride_batch = 0;
       return p;
     };
@@ -255,7 +255,7 @@ class Collector {
   /// D in 8 bits with scales that are found, of layers as they follow each other.
   void found_scales() {
     const auto quantised = [](GemmProblem p, Activation activation) {
-      p.activation = activation;
+      p.epilogue = epilogue_of(activation);
       p.bias = Bias::row;
       p.scale_out = kLines;
       p.b.stride_batch = 0;
@@ -282,7 +282,7 @@ class Collector {
     visit(rounded);
     for (const ScaleLayout& columns : {kLines, kSquares}) {
       GemmProblem wide = scaled(DType::e4m3, DType::e4m3, DType::bf16, kLines, columns);
-      wide.activation = Activation::swiglu;
+      wide.epilogue = epilogue_of(Activation::swiglu);
       wide.b.stride_batch = 0;
       for (const SplitKMode split : {SplitKMode::none, SplitKMode::parallel, SplitKMode::stream_k}) {
         visit(wide, split);
@@ -309,7 +309,7 @@ class Collector {
       for (const SplitKMode split : {SplitKMode::none, SplitKMode::parallel}) visit(layer, split);
       layer.d.dtype = type;
       layer.has_scale_d = layer.has_amax = true;
-      layer.activation = Activation::silu;
+      layer.epilogue = epilogue_of(Activation::silu);
       visit(layer);
       visit(layer, SplitKMode::stream_k);
     }
@@ -336,7 +336,7 @@ class Collector {
       visit(patch_embedding(16, DType::bf16), split);
     GemmProblem layer = patch_embedding(16, DType::bf16);
     layer.bias = Bias::row;
-    layer.activation = Activation::gelu_erf;
+    layer.epilogue = epilogue_of(Activation::gelu_erf);
     visit(layer);
     layer.has_c = true;
     visit(layer);
@@ -372,7 +372,7 @@ class Collector {
     GemmProblem layer = weights(DType::bf16, DType::bf16, 128, true);
     layer.bias = Bias::row;
     layer.has_c = true;
-    layer.activation = Activation::gelu_erf;
+    layer.epilogue = epilogue_of(Activation::gelu_erf);
     for (const SplitKMode split : {SplitKMode::none, SplitKMode::parallel, SplitKMode::stream_k}) add(layer, split);
     layer.deterministic = Determinism::batch_invariant;
     add(layer, SplitKMode::none, true);
@@ -422,7 +422,7 @@ class Collector {
       if (epilogue == activation && kind != Conv::wgrad) {
         p.bias = Bias::row;
         p.bias_stride_batch = group;
-        p.activation = Activation::gelu_erf;
+        p.epilogue = epilogue_of(Activation::gelu_erf);
       }
       p.has_c = epilogue == activation;
       add_direct(p);
@@ -458,7 +458,7 @@ class Collector {
       p.has_c = finishes;
       if (finishes && kind == Conv::fprop) {
         p.bias = Bias::row;
-        p.activation = Activation::silu;
+        p.epilogue = epilogue_of(Activation::silu);
       }
       add_direct(p);
     };
@@ -484,7 +484,7 @@ class Collector {
       if (finishes) {
         p.has_c = true;
         p.bias = Bias::row;
-        p.activation = Activation::silu;
+        p.epilogue = epilogue_of(Activation::silu);
       }
       for (const GemmProblem& of : {p, with_function(p)}) {
         add_direct(of);
@@ -519,7 +519,7 @@ class Collector {
     GemmProblem layer = convolution(Conv::dgrad, DType::bf16, DType::bf16, 2);
     layer.bias = Bias::row;
     layer.has_c = true;
-    layer.activation = Activation::silu;
+    layer.epilogue = epilogue_of(Activation::silu);
     visit(layer);
   }
 

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <atomic>
+#include <optional>
 #include <type_traits>
 #include <vector>
 
 #include "base/enumerators.h"
 #include "cleave/core/quantizer.h"
 #include "cleave/epilogue.h"
+#include "epilogue/evaluate.h"
 #include "problem/problem.h"
 
 namespace cleave::cpu {
@@ -29,13 +31,11 @@ int64_t line_stride(Order order, const MatrixLayout& layout) {
 template <class Sum>
 TileEpilogue<Sum>::TileEpilogue(const GemmProblem& problem, const GemmArguments& arguments, const Tiling& tiling)
     : problem_(problem), tiling_(tiling), arguments_(arguments) {
-  if (problem.epilogue.function != nullptr) function_.emplace(*problem.epilogue.function);
   const Order order = output_order(problem).value();
   config_ = {.c = problem.c.dtype,
              .d = problem.d.dtype,
              .bias_dtype = problem.bias_dtype,
              .order = order,
-             .activation = problem.activation,
              .bias = problem.bias,
              .has_c = problem.has_c,
              .scaling = scaling_of(problem),
@@ -82,8 +82,8 @@ struct TileEpilogue<Sum>::FunctionLines {
 
   /// What does not change from line to line is read here.
   FunctionLines(const TileEpilogue& of, const TileArea& tile, uint32_t entry)
-      : epilogue(of), area(tile), batch(entry), scratch(of.function_->scratch()) {
-    values.resize((function().inputs().size() + function().outputs().size()) * kEvaluatedLanes);
+      : epilogue(of), area(tile), batch(entry), scratch(function().evaluator().scratch()) {
+    values.resize((function().inputs().size() + epilogue.outputs_beside_d()) * kEvaluatedLanes);
     for (uint32_t i = 0; i < function().inputs().size(); ++i) {
       inputs[i] = line(i);
       const EpilogueArgument& argument = epilogue.arguments_.epilogue_inputs[i];
@@ -117,7 +117,7 @@ struct TileEpilogue<Sum>::FunctionLines {
     float* outputs[1 + kMostEpilogueOutputs] = {sums};
     const auto first_output = uint32_t(function().inputs().size());
     for (uint32_t o = 0; o < outputs_beside; ++o) outputs[1 + o] = line(first_output + o);
-    (*epilogue.function_)(area.columns, sums, ups, inputs, outputs, scratch);
+    function().evaluator()(area.columns, sums, ups, inputs, outputs, scratch);
     for (uint32_t o = 0; o < outputs_beside; ++o) {
       store_line(epilogue.output(o), outputs[1 + o], area.columns, row, area.column, batch);
     }
@@ -143,7 +143,7 @@ void TileEpilogue<Sum>::operator()(const TileCoord& coord, uint32_t begin, uint3
   const uint32_t up = tiling_.columns();  // under a gate: where the up columns begin in a line of sums
   BroadcastValues column_values[kWidestTileN];
   std::optional<FunctionLines> lines;
-  if (function_) lines.emplace(*this, area, coord.batch);
+  if (problem_.epilogue.function != nullptr) lines.emplace(*this, area, coord.batch);
   for (uint32_t part = 0; part < tiling_.parts; ++part) {
     const uint32_t column = part * uint32_t(problem_.n) + area.column;
     for (uint32_t j = 0; j < area.columns; ++j) {
@@ -176,7 +176,6 @@ void TileEpilogue<Sum>::operator()(const TileCoord& coord, uint32_t begin, uint3
     for (uint32_t j = 0; j < area.columns; ++j) {
       values[j] = value_of(j);
       if (tiling_.parts == 2) ups[j] = value_of(up + j);
-      if (tiling_.parts == 2 && !lines) values[j] = swiglu(values[j], ups[j]);
     }
     if (lines) lines->run(row, values, ups);
     if (params_.amax != nullptr) raise_amax(values, area.columns);
@@ -207,7 +206,8 @@ void TileEpilogue<Sum>::zero(GroupRange range) const {
 
 template <class Sum>
 uint32_t TileEpilogue<Sum>::outputs_beside_d() const {
-  return function_ ? uint32_t(problem_.epilogue.function->outputs().size() - 1) : 0;
+  const EpilogueFunction* const function = problem_.epilogue.function;
+  return function == nullptr ? 0 : uint32_t(function->outputs().size() - 1);
 }
 
 template <class Sum>

@@ -1,13 +1,10 @@
 // The epilogue of the CPU backend: from a tile's sums to D.
 #pragma once
 
-#include <optional>
-
 #include "cleave/config/gemm_params.h"
 #include "cleave/epilogue/epilogue.h"
 #include "cleave/gemm.h"
 #include "cpu/tiling.h"
-#include "epilogue/evaluate.h"
 
 namespace cleave::cpu {
 
@@ -55,7 +52,6 @@ class TileEpilogue {
   const GemmProblem& problem_;
   const Tiling& tiling_;
   const GemmArguments& arguments_;
-  std::optional<EpilogueEvaluator> function_;
   EpilogueConfig config_;
   EpilogueParams params_;
   ScaleParams scales_a_, scales_b_;

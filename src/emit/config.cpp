@@ -151,7 +151,6 @@ std::string print_operation(const GemmProblem& given) {
   text.add("bias", p.bias, Bias::none);
   if (p.bias != Bias::none) text.add("bias_dtype", spell(p.bias_dtype));
   text.add("bias_stride_batch", p.bias_stride_batch, int64_t(0));
-  text.add("activation", p.activation, Activation::none);
   if (p.epilogue.function != nullptr) text.add("epilogue", print(p.epilogue));
   if (p.scale_a.kind != Scaling::none) text.add("scale_a", print(p.scale_a, is_conv));
   if (p.scale_b.kind != Scaling::none) text.add("scale_b", print(p.scale_b, is_conv));

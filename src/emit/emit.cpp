@@ -94,7 +94,9 @@ EmittedFiles emit(const GemmPlan& plan, const EmitOptions& options) {
   const std::string target = options.target == EmitTarget::pytorch ? "pytorch" : "cpp";
   const std::string kind = vocabulary.flags["convolution"] ? "convolution" : "product";
   const bool function = vocabulary.flags["function"];
-  const std::string epilogue = target + (function ? "_function" : "_activation");
+  // PyTorch has kernels of its own for the gradients of activations.
+  const std::string of_cpp = vocabulary.flags["epilogue"] ? "_function" : "_plain";
+  const std::string epilogue = target + (target == "cpp" ? of_cpp : function ? "_function" : "_activation");
   const std::string weight = target + (vocabulary.flags["packed"] ? "_packed" : "_matrix");
   std::vector<std::string> folders = {"common", kind, target, target + "_" + kind, epilogue};
   if (kind == "product") folders.push_back(weight);

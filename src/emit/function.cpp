@@ -5,6 +5,7 @@
 #include "cleave/names.h"
 #include "emit/name.h"
 #include "emit/parts.h"
+#include "epilogue/spell.h"
 #include "launch/function_operands.h"
 
 namespace cleave {
@@ -130,7 +131,9 @@ std::string about_input(const GemmProblem& p, uint32_t input) {
 }
 
 std::string function_formula(const EpilogueFunction& function, const std::string& sum) {
-  std::string text = "function(" + sum;
+  const Activation activation = function.activation();
+  std::string text(activation == Activation::none ? "function" : to_string(activation));
+  text += "(" + sum;
   for (const Input& input : function.inputs()) text += ", " + input.name;
   return text + ")";
 }
@@ -138,8 +141,8 @@ std::string function_formula(const EpilogueFunction& function, const std::string
 void describe_function(const GemmProblem& p, Vocabulary& v) {
   const EpilogueFunction* const function = p.epilogue.function;
   const bool is_conv = p.conv.kind != Conv::none;
-  v.flags["function"] = function != nullptr;
-  v.flags["no_function"] = function == nullptr;
+  v.flags["epilogue"] = function != nullptr;
+  v.flags["function"] = function != nullptr && function->activation() == Activation::none;  // one of the user's
   v.flags["function_has_inputs"] = function != nullptr && !function->inputs().empty();
   v.flags["function_has_outputs"] = function != nullptr && function->outputs().size() > 1;
   for (const InputShape shape : values_of<InputShape>)
@@ -150,7 +153,7 @@ void describe_function(const GemmProblem& p, Vocabulary& v) {
   v.words["function_column_of"] = p.conv.kind == Conv::wgrad ? "filter" : "pixel of the result";
   v.words["function_results"] = v.words["function_gradients"] = "";
   if (function == nullptr) return;
-  v.words["function_gradients"] = ", and the values of the function's derivative";
+  if (v.flags["function"]) v.words["function_gradients"] = ", and the values of the function's derivative";
   describe_inputs(p, v);
   describe_outputs(p, v);
   v.words["function_text"] = lines(function->text());
@@ -158,7 +161,7 @@ void describe_function(const GemmProblem& p, Vocabulary& v) {
   v.words["function_readable"] = with_margin("    ", text);
   v.words["function_comment"] = with_margin("//   ", text);
   v.words["function_doc"] = with_margin("///   ", text);
-  v.words["function_definition"] = definition(*function);
+  v.words["function_definition"] = function_definition(*function);
 }
 
 }  // namespace cleave

@@ -1,22 +1,15 @@
-// An epilogue function as text: as one would write it, and as C++.
+// An epilogue function as one would write it.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <set>
 
 #include "base/enumerators.h"
-#include "cleave/core/elementwise.h"
 #include "emit/parts.h"
-#include "epilogue/spell.h"
 
 namespace cleave {
 namespace {
 
 using Kind = EpilogueNode::Kind;
-
-bool has_kind(const EpilogueFunction& function, Kind kind) {
-  return std::ranges::any_of(function.nodes(), [&](const EpilogueNode& node) { return node.kind == kind; });
-}
 
 /// The operators that Python and C++ have for an operation.
 std::string_view operator_of(Elementwise operation) {
@@ -99,21 +92,6 @@ std::string readable(const EpilogueFunction& function) {
     if (names[output.node] != output.name) text += fmt::format("{} = {}\n", output.name, names[output.node]);
   text.pop_back();
   return text;
-}
-
-std::string definition(const EpilogueFunction& function) {
-  const auto parameter = [](bool is_used, const char* text) {
-    return fmt::format("{}{}, ", is_used ? "" : "[[maybe_unused]] ", text);
-  };
-  std::string text = "  static CLEAVE_HD void run(";
-  if (function.gated()) {
-    text +=
-        parameter(has_kind(function, Kind::gate), "float acc") + parameter(has_kind(function, Kind::up), "float up");
-  } else {
-    text += parameter(has_kind(function, Kind::sum), "float acc");
-  }
-  text += parameter(has_kind(function, Kind::input), "const auto& in");
-  return text + fmt::format("float (&out)[{}]) {{\n{}  }}", function.outputs().size(), function_lines(function));
 }
 
 }  // namespace cleave

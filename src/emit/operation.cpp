@@ -8,7 +8,7 @@
 #include "cleave/schedule/groups.h"
 #include "emit/parts.h"
 #include "jit/source.h"
-#include "launch/product.h"
+#include "problem/problem.h"
 
 namespace cleave {
 namespace {
@@ -50,7 +50,6 @@ std::string formula(const GemmProblem& p) {
   std::string text = "alpha * " + product_of(p);
   if (p.has_c) text += " + beta * C";
   if (p.bias != Bias::none) text += " + bias";
-  if (p.activation != Activation::none) text = fmt::format("{}({})", to_string(p.activation), text);
   if (p.epilogue.function != nullptr) text = function_formula(*p.epilogue.function, text);
   if (p.has_scale_d) text = fmt::format("({}) / scale_d", text);
   return text;
@@ -70,7 +69,7 @@ std::string summary(const GemmProblem& p) {
 void describe_epilogue(const GemmProblem& p, Vocabulary& v) {
   const Grouping grouped = p.groups.dimension;
   v.words["formula"] = formula(p);
-  v.words["activation"] = to_string(p.activation);
+  v.words["activation"] = to_string(activation_of(p));
   v.words["bias"] = to_string(p.bias);
   const DType bias_type = p.bias == Bias::none ? p.d.dtype : p.bias_dtype;
   v.words["bias_dtype"] = to_string(bias_type);

@@ -45,9 +45,6 @@ std::string about_input(const GemmProblem& problem, uint32_t input);
 /// The function as one would write it, a value a line: "v2 = acc * scale".
 std::string readable(const EpilogueFunction& function);
 
-/// The function for the host and for kernels, as C++.
-std::string definition(const EpilogueFunction& function);
-
 /// The operator's arguments, as PyTorch's schema and as Python have them.
 void describe_signature(const GemmProblem& problem, Vocabulary& v);
 

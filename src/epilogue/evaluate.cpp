@@ -61,7 +61,8 @@ EpilogueEvaluator::EpilogueEvaluator(const EpilogueFunction& function) {
         places.push_back({Place::Kind::scratch, lines_++});
         break;
       case Kind::operation: {
-        Step step{.operation = node.operation};
+        Step step;
+        dispatch(node.operation, [&]<Elementwise operation>() { step.apply = &apply_to_line<operation>; });
         for (uint32_t k = 0; k < arity(node.operation); ++k) {
           const uint32_t from = node.operands[k];
           step.operands[k] = places[from];
@@ -77,6 +78,13 @@ EpilogueEvaluator::EpilogueEvaluator(const EpilogueFunction& function) {
     }
   }
   for (const auto& output : function.outputs()) outputs_.push_back(places[output.node]);
+}
+
+std::vector<float> EpilogueEvaluator::scratch() const {
+  std::vector<float> scratch(size_t(lines_) * kEvaluatedLanes);
+  for (const auto& [number, value] : constants_)
+    std::fill_n(scratch.begin() + number * kEvaluatedLanes, kEvaluatedLanes, value);
+  return scratch;
 }
 
 void EpilogueEvaluator::operator()(uint32_t count, const float* sums, const float* ups, const float* const* inputs,
@@ -95,12 +103,8 @@ void EpilogueEvaluator::operator()(uint32_t count, const float* sums, const floa
     }
     return line(place.number);
   };
-  for (const auto& [number, value] : constants_) std::fill_n(line(number), count, value);
-  for (const Step& step : steps_) {
-    const float *const x = find(step.operands[0]), *const y = find(step.operands[1]), *const z = find(step.operands[2]);
-    dispatch(step.operation,
-             [&]<Elementwise operation>() { apply_to_line<operation>(count, x, y, z, line(step.result.number)); });
-  }
+  for (const Step& step : steps_)
+    step.apply(count, find(step.operands[0]), find(step.operands[1]), find(step.operands[2]), line(step.result.number));
   // D's last: it may lie where the sums do.
   for (size_t i = outputs_.size(); i-- > 0;) std::copy_n(find(outputs_[i]), count, outputs[i]);
 }

@@ -18,7 +18,7 @@ class EpilogueEvaluator {
   explicit EpilogueEvaluator(const EpilogueFunction& function);
 
   /// A caller's memory. Threads that evaluate at the same time have one each.
-  std::vector<float> scratch() const { return std::vector<float>(size_t(lines_) * kEvaluatedLanes); }
+  std::vector<float> scratch() const;
 
   /// For `count` values, or a few more. `outputs` may be `sums`. A gated function's `sums` are the gates', its
   /// `ups` those of the up projection.
@@ -32,13 +32,15 @@ class EpilogueEvaluator {
     Kind kind = Kind::sums;
     uint32_t number = 0;
   };
+  /// An operation on lines: count, operands, result.
+  using Apply = void(uint32_t, const float*, const float*, const float*, float*);
   struct Step {
-    Elementwise operation;
+    Apply* apply = nullptr;
     Place operands[3], result;
   };
 
   std::vector<Step> steps_;
-  std::vector<std::pair<uint32_t, float>> constants_;  // lines of the scratch
+  std::vector<std::pair<uint32_t, float>> constants_;  // lines of the scratch, which no step writes
   std::vector<Place> outputs_;
   uint32_t lines_ = 0;
 };

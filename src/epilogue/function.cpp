@@ -16,6 +16,8 @@
 #include "base/refuse.h"
 #include "cleave/epilogue.h"
 #include "cleave/names.h"
+#include "epilogue/activations.h"
+#include "epilogue/evaluate.h"
 #include "process/fork.h"
 
 namespace cleave {
@@ -68,6 +70,8 @@ class EpilogueReader {
     }
     if (outputs_.empty()) refuse_value("the epilogue function has no output; end it with d = ...");
     write();
+    function_->activation_ = activation_of(function_->text());
+    function_->evaluator_ = std::make_shared<EpilogueEvaluator>(*function_);
     return std::move(function_);
   }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/enumerators.h"
@@ -45,15 +46,21 @@ std::string function_lines(const EpilogueFunction& function) {
   return text;
 }
 
+std::string function_definition(const EpilogueFunction& function) {
+  using Kind = EpilogueNode::Kind;
+  const auto parameter = [&](Kind kind, const char* text) {
+    const bool used =
+        std::ranges::any_of(function.nodes(), [&](const EpilogueNode& node) { return node.kind == kind; });
+    return fmt::format("{}{}, ", used ? "" : "[[maybe_unused]] ", text);
+  };
+  std::string text = "  static CLEAVE_HD void run(" + parameter(function.gated() ? Kind::gate : Kind::sum, "float acc");
+  if (function.gated()) text += parameter(Kind::up, "float up");
+  text += parameter(Kind::input, "const auto& in");
+  return text + fmt::format("float (&out)[{}]) {{\n{}  }}", function.outputs().size(), function_lines(function));
+}
+
 std::string function_body(const EpilogueFunction& function) {
-  return fmt::format(R"(
-template <>
-struct cleave::FunctionBody<config> {{
-  static CLEAVE_DEVICE void run(float acc, {}const cleave::FunctionValues<config>& in, float (&out)[{}]) {{
-{}  }}
-}};
-)",
-                     function.gated() ? "float up, " : "", function.outputs().size(), function_lines(function));
+  return "\ntemplate <>\nstruct cleave::FunctionBody<config> {\n" + function_definition(function) + "\n};\n";
 }
 
 }  // namespace cleave

@@ -11,7 +11,10 @@ namespace cleave {
 /// Names do not show: functions that differ in no more share a kernel.
 std::string function_lines(const EpilogueFunction& function);
 
-/// Its FunctionBody (kernels/cleave/epilogue/function.h) for the constant `config`, as a kernel's source has it.
+/// The function that has these, `run`: of sums, inputs and outputs.
+std::string function_definition(const EpilogueFunction& function);
+
+/// Its FunctionBody (kernels/cleave/core/elementwise.h) for the constant `config`, as a kernel's source has it.
 std::string function_body(const EpilogueFunction& function);
 
 }  // namespace cleave

@@ -40,8 +40,8 @@ static std::string spell(const FunctionConfig& config) {
                               list(config.packed_outputs, config.outputs)));
 }
 
-CLEAVE_SPELL(EpilogueConfig, c, d, bias_dtype, order, activation, bias, has_c, c_pairs, scaling, scaled_rows,
-             scaled_columns, has_zero, has_scale_d, has_amax, has_scale_out, ue8m0, function)
+CLEAVE_SPELL(EpilogueConfig, c, d, bias_dtype, order, bias, has_c, c_pairs, scaling, scaled_rows, scaled_columns,
+             has_zero, has_scale_d, has_amax, has_scale_out, ue8m0, function)
 CLEAVE_SPELL(StoreConfig, by_tma, chunks, run_bytes)
 
 std::string gemm_source(const GemmConfig& config) {

@@ -11,7 +11,7 @@ namespace cleave {
 
 /// Whether two columns of B, a gate's and an up's, make one of D.
 constexpr bool is_gated(const GemmProblem& p) {
-  return p.activation == Activation::swiglu || p.epilogue.gated;
+  return p.epilogue.gated;
 }
 
 /// The columns of B, and of the bias of a row.

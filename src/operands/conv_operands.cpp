@@ -84,7 +84,7 @@ class Builder {
     const DType type = a_.dtype;
     p_ = implicit_gemm(conv_, options_.groups, type, type);
     p_.b.dtype = b_.dtype;
-    p_.activation = options_.activation;
+    p_.epilogue = epilogue_for(options_.activation, t_.epilogue.function);
     p_.device = a_.device;
     arguments_.a = a_.data;
     arguments_.b = b_.data;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "cleave/epilogue.h"
 #include "operands/place_epilogue.h"
 
 namespace cleave {
@@ -150,6 +151,20 @@ class MatrixPlacer {
 };
 
 }  // namespace
+
+EpilogueProblem epilogue_for(Activation activation, const EpilogueFunction* function) {
+  if (function == nullptr) return epilogue_of(activation);
+  if (activation != Activation::none) {
+    refuse_value(
+        "activation is {}, but an epilogue function is given, which takes its place; leave activation out and apply it "
+        "in the function",
+        to_string(activation));
+  }
+  EpilogueProblem problem;
+  problem.function = function;
+  problem.gated = function->gated();
+  return problem;
+}
 
 void place_epilogue(const EpilogueTensors& tensors, GemmCall& call) {
   detail::place_epilogue(tensors, MatrixPlacer(call), call);

@@ -6,6 +6,10 @@
 
 namespace cleave {
 
+/// The function that a product is to have, by its name or itself, or none. Its operands are placed later; before B's
+/// columns are asked for, two of which a gate joins, it is there. Throws Error(invalid_argument) where both are given.
+EpilogueProblem epilogue_for(Activation activation, const EpilogueFunction* function);
+
 /// Fills the call's epilogue, after everything else of it. Throws Error for what does not fit.
 void place_epilogue(const EpilogueTensors& tensors, GemmCall& call);
 void place_epilogue(const EpilogueTensors& tensors, ConvCall& call);

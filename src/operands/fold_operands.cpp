@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/refuse.h"
+#include "cleave/epilogue.h"
 #include "operands/packed.h"
 
 namespace cleave {
@@ -13,7 +14,7 @@ FoldCall make_call(const FoldTensors& t, Activation activation, int64_t most_row
   FoldCall call;
   FoldProblem& p = call.problem;
   p.device = t.d.device;
-  p.activation = activation;
+  p.function = epilogue_of(activation).function;
   p.ranks = int64_t(t.partials.size());
   const auto layout = [&](const Operand& x, const char* name, std::span<const DType> types) {
     check_form(x, name, {2, 2, types}, p.device, "out");

@@ -101,13 +101,11 @@ class Builder {
       call_.batched = a_.ndim == 3 || b_.ndim == 3;
       p_.batch = a_.batch() == 1 ? b_.batch() : a_.batch();
     }
-    p_.activation = options_.activation;
-    if (t_.epilogue.function != nullptr) set_function(*t_.epilogue.function, p_);
+    p_.epilogue = epilogue_for(options_.activation, t_.epilogue.function);
     const bool joined = is_gated(p_);
     if (joined && b_.columns() % 2 != 0) {
       refuse_value("b is {}, but {}, which joins two columns; pass as many up columns after the gate columns",
-                   shape_text(b_),
-                   p_.epilogue.gated ? "the epilogue function takes acc.gate and acc.up" : "activation is swiglu");
+                   shape_text(b_), gate_of(p_));
     }
     p_.m = t_.gather ? t_.gather->shape[0] : a_.rows();
     p_.n = joined ? b_.columns() / 2 : b_.columns();

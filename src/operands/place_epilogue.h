@@ -58,7 +58,6 @@ template <class Placer>
 void place_epilogue(const EpilogueTensors& tensors, const Placer& placer, ProductCall& call) {
   const EpilogueFunction& function = *tensors.function;
   EpilogueProblem& problem = call.problem.epilogue;
-  set_function(function, call.problem);
   for (size_t i = 0; i < function.inputs().size(); ++i) {
     place_input(placer, call, function.inputs()[i], tensors.inputs[i], problem.inputs[i],
                 call.arguments.epilogue_inputs[i]);

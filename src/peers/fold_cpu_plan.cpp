@@ -1,7 +1,9 @@
 // Sums over ranks on the host.
 #include <vector>
 
+#include "cleave/epilogue.h"
 #include "cpu/host_plan.h"
+#include "epilogue/evaluate.h"
 #include "peers/fold_problem.h"
 
 namespace cleave {
@@ -21,12 +23,26 @@ class Job {
  private:
   void fold(int64_t row) const {
     const float inverse = p_.has_scale_d ? 1.0f / *arguments_.scale_d : 1.0f;
-    for (int64_t n = 0; n < p_.columns; ++n) {
-      float sum = p_.partial.dtype == DType::i32 ? exact_sum(row, n) : sum_of(row, n);
-      if (p_.has_c) sum += load_element(p_.c.dtype, arguments_.c, row * p_.c.stride_row + n);
-      if (p_.has_bias) sum += load_element(p_.bias, arguments_.bias, n);
-      store_element(p_.d.dtype, arguments_.d, row * p_.d.stride_row + n, folded(p_.activation, sum, inverse));
+    const EpilogueEvaluator* const function = p_.function == nullptr ? nullptr : &p_.function->evaluator();
+    std::vector<float> scratch;
+    if (function != nullptr) scratch = function->scratch();
+    for (int64_t first = 0; first < p_.columns; first += kEvaluatedLanes) {
+      const auto count = uint32_t(min_of<int64_t>(p_.columns - first, kEvaluatedLanes));
+      float sums[kEvaluatedLanes] = {};
+      for (uint32_t i = 0; i < count; ++i) sums[i] = whole_sum(row, first + i);
+      float* const outputs[] = {sums};
+      if (function != nullptr) (*function)(count, sums, nullptr, nullptr, outputs, scratch);
+      for (uint32_t i = 0; i < count; ++i)
+        store_element(p_.d.dtype, arguments_.d, row * p_.d.stride_row + first + i, sums[i] * inverse);
     }
+  }
+
+  /// With what is added to it.
+  float whole_sum(int64_t row, int64_t n) const {
+    float sum = p_.partial.dtype == DType::i32 ? exact_sum(row, n) : sum_of(row, n);
+    if (p_.has_c) sum += load_element(p_.c.dtype, arguments_.c, row * p_.c.stride_row + n);
+    if (p_.has_bias) sum += load_element(p_.bias, arguments_.bias, n);
+    return sum;
   }
 
   float sum_of(int64_t row, int64_t n) const {

@@ -1,5 +1,6 @@
 #include "peers/fold_launch.h"
 
+#include "epilogue/spell.h"
 #include "jit/translation_unit.h"
 #include "peers/fold_problem.h"
 
@@ -18,6 +19,11 @@ uint32_t ctas_of(const FoldProblem& p, FoldConfig config) {
 }
 
 }  // namespace
+
+/// What it does is its body's to say.
+static std::string spell(const EpilogueFunction*) {
+  return "nullptr";
+}
 
 std::vector<FoldLaunch> fold_launches(const FoldProblem& p) {
   const FoldConfig config = config_of(p);
@@ -38,11 +44,12 @@ std::string translation_unit(FoldKernel kernel, const FoldConfig& config) {
       .folder = "peers",
       .name = enumerator_name(kernel),
       .config = "FoldConfig",
-      .members = CLEAVE_PRINT_MEMBERS(config, ranks, partial, c, bias, d, has_c, has_bias, has_scale_d, activation,
-                                      vectors, pushed),
+      .members = CLEAVE_PRINT_MEMBERS(config, ranks, partial, c, bias, d, has_c, has_bias, has_scale_d, vectors, pushed,
+                                      has_function, function),
       .launch_bounds = "cleave::kFoldThreads, 2",
       .entry = fold_entry,
       .params = "FoldParams",
+      .beside = config.has_function ? function_body(*config.function) : std::string(),
   });
 }
 

@@ -1,6 +1,7 @@
 #include "peers/fold_problem.h"
 
 #include "base/refuse.h"
+#include "cleave/epilogue.h"
 #include "cleave/names.h"
 #include "problem/arguments.h"
 
@@ -25,6 +26,16 @@ Placement scale_of(const ScaleLayout& layout, int64_t count) {
 }
 Placement bias_of(const FoldProblem& p) {
   return absent_or(p.has_bias, vector_of(p.bias, p.columns));
+}
+
+void check_function(const FoldProblem& p, Messages& out) {
+  if (p.function == nullptr) return;
+  const bool named = p.function->activation() != Activation::none;
+  const std::string what = named ? fmt::format("activation is {}", to_string(p.function->activation()))
+                                 : "the function takes acc.gate and acc.up";
+  if (p.function->gated()) out.add("{}, whose gates are no sum; apply it to the result", what);
+  if (!p.function->inputs().empty() || p.function->outputs().size() > 1)
+    out.add("the function has inputs or further outputs, but a fold has none; apply it to the result");
 }
 
 }  // namespace
@@ -53,8 +64,7 @@ std::vector<std::string> validate(const FoldProblem& p) {
   Messages out;
   if (p.ranks < 1 || p.ranks > kMostFoldedRanks)
     out.add("ranks is {}; it must be from 1 to {}", p.ranks, kMostFoldedRanks);
-  if (p.activation == Activation::swiglu)
-    out.add("activation is swiglu, whose gates are no sum; apply it to the result");
+  check_function(p, out);
   if (check_size("rows", p.rows, out) && check_size("columns", p.columns, out) &&
       check_size("most_rows", p.most_rows, out)) {
     if (p.rows * p.columns > kMaxSize) {
@@ -87,8 +97,9 @@ FoldConfig config_of(const FoldProblem& p) {
                     .has_c = p.has_c,
                     .has_bias = p.has_bias,
                     .has_scale_d = p.has_scale_d,
-                    .activation = p.activation,
-                    .pushed = p.pushed};
+                    .pushed = p.pushed,
+                    .has_function = p.function != nullptr,
+                    .function = p.function};
   if (p.has_c) config.c = p.c.dtype;
   if (p.has_bias) config.bias = p.bias;
   // D's pieces have as many elements, so twice the bytes where it is wider.

@@ -96,7 +96,6 @@ GemmConfig base_config(const Spec& spec, const GemmProblem& p, const OperandLayo
   c.epilogue.c = p.has_c ? p.c.dtype : c.epilogue.d;  // one kernel for all problems that do not read C (or the bias)
   c.epilogue.bias = p.bias;
   c.epilogue.bias_dtype = p.bias == Bias::none ? c.epilogue.d : p.bias_dtype;
-  c.epilogue.activation = p.activation;
   c.epilogue.function = function_config(p, spec.fuses_classes);
   c.operands.a_major = operands.a.major;
   c.operands.b_major = operands.b.major;

@@ -73,7 +73,6 @@ inline GemmConfig direct_config(const GemmProblem& p, const Spec& spec, uint32_t
   c.epilogue.c = p.has_c ? p.c.dtype : p.d.dtype;
   c.epilogue.bias = p.bias;
   c.epilogue.bias_dtype = p.bias == Bias::none ? p.d.dtype : p.bias_dtype;
-  c.epilogue.activation = p.activation;
   c.store.by_tma = false;
   c.conv.kind = p.conv.kind;
   c.direct.vector = vector;

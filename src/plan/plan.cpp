@@ -195,7 +195,7 @@ std::string remember(const GemmPlan& plan) {
   if (choice == nullptr) {
     refuse_value("only plans for a GPU can be tuned; plan with a CUDA device");
   }
-  if (plan.problem().epilogue.function != nullptr) {
+  if (plan.problem().epilogue.function != nullptr && activation_of(plan.problem()) == Activation::none) {
     refuse_value("the plan has an epilogue function, and runs as the product without one does; tune that");
   }
   GemmProblem problem = plan.problem();

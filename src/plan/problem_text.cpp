@@ -8,6 +8,7 @@
 
 #include "cleave/conv.h"
 #include "cleave/core/math.h"
+#include "cleave/epilogue.h"
 #include "cleave/names.h"
 #include "launch/conv_grid.h"
 #include "launch/packed_weight.h"
@@ -304,7 +305,8 @@ std::string problem_text(const GemmProblem& p) {
   add(p.ue8m0_scale_out, " ue8m0");
   add(p.has_c, " c {}", to_string(p.c.dtype));
   add(p.bias != Bias::none, " bias {} {}", to_string(p.bias), to_string(p.bias_dtype));
-  const Activation activation = is_gated(p) ? Activation::swiglu : p.activation;
+  // Functions other than activations have no place here, but gates: they change how fast a product is.
+  const Activation activation = is_gated(p) ? Activation::swiglu : activation_of(p);
   add(activation != Activation::none, " {}", to_string(activation));
   add(matrices.broadcasts_a, " broadcast a");
   add(matrices.broadcasts_b, " broadcast b");
@@ -350,7 +352,7 @@ std::optional<GemmProblem> parse_problem(std::string_view text) {
     p.bias = in.name<Bias>();
     matrices.bias = in.name<DType>();
   }
-  p.activation = in.optional_name<Activation>();
+  p.epilogue = epilogue_of(in.optional_name<Activation>());
   matrices.broadcasts_a = in.take_word("broadcast a");
   matrices.broadcasts_b = in.take_word("broadcast b");
   std::optional<Alignments> lines;

@@ -20,14 +20,14 @@ constexpr double kMemory = 0.6;  // and of memory's bandwidth, where D goes ther
 bool may_quantize_apart(const GemmProblem& p, bool halves) {
   if (!finds_scales(p) || !is_product(p) || p.batch > 1 || p.has_amax) return false;
   if (p.has_c && size_of(p.c.dtype) == 1) return false;  // it could be D's type
-  return !halves || p.activation == Activation::swiglu;
+  return !halves || activation_of(p) == Activation::swiglu;
 }
 
 GemmProblem unquantized(const GemmProblem& problem, bool halves) {
   GemmProblem p = problem;
   if (halves) {
     p.n *= 2;
-    p.activation = Activation::none;
+    p.epilogue = EpilogueProblem();
   }
   p.d = {.dtype = DType::f32, .stride_row = p.n};
   p.scale_out = {};

@@ -1,6 +1,7 @@
 #include "plan/tile_shape.h"
 
 #include <algorithm>
+#include <initializer_list>
 
 #include "cleave/config/scale_lines.h"
 #include "cleave/config/smem_plan.h"
@@ -27,11 +28,17 @@ bool crowds(const GemmConfig& c) {
          c.epilogue.function.inputs > 3;
 }
 
-/// Whether an operation takes many registers on its way.
-bool is_long(const EpilogueNode& node) {
-  return node.kind == EpilogueNode::Kind::operation &&
-         (node.operation == Elementwise::erf || node.operation == Elementwise::tanh ||
-          node.operation == Elementwise::log);
+/// Whether the function does one of these.
+bool does(const FunctionConfig& function, std::initializer_list<Elementwise> operations) {
+  return function.given && std::ranges::any_of(function.function->nodes(), [&](const EpilogueNode& node) {
+           return node.kind == EpilogueNode::Kind::operation &&
+                  std::ranges::find(operations, node.operation) != operations.end();
+         });
+}
+
+/// Whether it takes many registers on its way.
+bool is_long(const FunctionConfig& function) {
+  return does(function, {Elementwise::erf, Elementwise::tanh, Elementwise::log});
 }
 
 /// Whether two waves of accumulators leave registers for what a function reads of matrices, beside what it does and
@@ -42,7 +49,7 @@ bool two_waves_suffice(const GemmConfig& c) {
   if (matrices > 1) return kept < 96;
   if (matrices == 0 || kept < 112) return true;
   if (c.conv.kind == Conv::wgrad) return false;
-  return function.outputs < 2 && std::ranges::none_of(function.function->nodes(), is_long);
+  return function.outputs < 2 && !is_long(function);
 }
 
 /// Sums, with those of a part, that leave no registers where four warpgroups share them: what else there is takes as
@@ -64,7 +71,7 @@ bool registers_suffice(const GemmConfig& c) {
   // Two waves of accumulators, or chunks of 192 columns beside another tile, leave nothing for an error
   // function beside C.
   const bool two_waves = has_two_waves(c), chunked = c.warps.pingpong && c.tile.n == 192;
-  if ((two_waves || chunked) && c.epilogue.has_c && c.epilogue.activation == Activation::gelu_erf) return false;
+  if ((two_waves || chunked) && c.epilogue.has_c && does(c.epilogue.function, {Elementwise::erf})) return false;
   // Nor do 128 accumulators in two waves for a bias, or a walk through groups of rows, beside C.
   const uint32_t kept = accumulators_per_thread(c);
   const bool ragged = c.schedule.grouping == Grouping::m || c.schedule.grouping == Grouping::n;

@@ -10,6 +10,7 @@
 
 #include "base/embedded.h"
 #include "base/refuse.h"
+#include "cleave/epilogue.h"
 #include "jit/disk_cache.h"
 #include "plan/catalogue.h"
 #include "plan/problem_text.h"
@@ -25,8 +26,7 @@ GemmProblem bare(GemmProblem p) {
   p.gather = GatherLayout();
   p.has_c = p.has_zero = p.has_scale_d = p.has_amax = false;
   p.bias = Bias::none;
-  p.activation = is_gated(p) ? Activation::swiglu : Activation::none;
-  p.epilogue = EpilogueProblem();
+  p.epilogue = epilogue_of(is_gated(p) ? Activation::swiglu : Activation::none);
   p.conv.division = Division::automatic;
   return p;
 }

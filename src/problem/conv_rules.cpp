@@ -5,6 +5,7 @@
 #include "cleave/conv/conv_classes.h"
 #include "cleave/names.h"
 #include "launch/conv_grid.h"
+#include "problem/problem.h"
 #include "problem/rules.h"
 
 namespace cleave {
@@ -134,7 +135,7 @@ void check_company(const GemmProblem& p, Messages& out) {
   if (p.has_scale_d && !forward) given.push_back("scale_d");
   if (p.has_amax && !forward) given.push_back("amax");
   if (p.groups.dimension != Grouping::none) given.push_back("groups");
-  if (is_gated(p)) given.push_back(p.epilogue.gated ? "acc.gate and acc.up" : "swiglu");
+  if (is_gated(p)) given.push_back(activation_of(p) == Activation::swiglu ? "swiglu" : "acc.gate and acc.up");
   if (!given.empty()) {
     out.add("{} has no {}; leave that out", forward ? "a convolution" : "a gradient of a convolution",
             fmt::join(given, ", "));

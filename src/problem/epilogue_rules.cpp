@@ -9,19 +9,6 @@
 namespace cleave {
 namespace {
 
-/// What takes the place of something else, or of which there is no kernel yet.
-void check_company(const GemmProblem& p, Messages& out) {
-  if (p.activation != Activation::none) {
-    out.add(
-        "activation is {}, but an epilogue function is given, which takes its place; leave activation out and apply it "
-        "in the function",
-        to_string(p.activation));
-  }
-  if (p.d.dtype == DType::i32) {
-    out.add("d is int32, but an epilogue function is given, which makes floats; pass d of another type");
-  }
-}
-
 void check_operand(const char* name, const EpilogueLayout& layout, const Placement& place, bool written,
                    Messages& out) {
   if (layout.alignment == 0 || layout.alignment > 16 || (layout.alignment & (layout.alignment - 1)) != 0) {
@@ -78,7 +65,6 @@ void check_output(const GemmProblem& p, uint32_t i, Messages& out) {
 void check_epilogue(const GemmProblem& p, Messages& out) {
   const EpilogueFunction* const function = p.epilogue.function;
   if (function == nullptr) return;
-  check_company(p, out);
   if (p.epilogue.gated != function->gated()) {
     out.add("epilogue.gated is {}, but the function's is {}; set it to that", p.epilogue.gated, function->gated());
   }

@@ -40,9 +40,17 @@ bool may_be_batch_invariant(const GemmProblem& p) {
   return p.conv.kind == Conv::none && of_rows && by_rows && p.split_k_mode != SplitKMode::stream_k && !reduces(p);
 }
 
-void set_function(const EpilogueFunction& function, GemmProblem& p) {
-  p.epilogue.function = &function;
-  p.epilogue.gated = function.gated();
+Activation activation_of(const GemmProblem& p) {
+  return p.epilogue.function == nullptr ? Activation::none : p.epilogue.function->activation();
+}
+
+const char* name_of_epilogue(const GemmProblem& p) {
+  return activation_of(p) == Activation::none ? "an epilogue function" : "activation";
+}
+
+const char* gate_of(const GemmProblem& p) {
+  return activation_of(p) == Activation::swiglu ? "activation is swiglu"
+                                                : "the epilogue function takes acc.gate and acc.up";
 }
 
 bool reduces(const GemmProblem& p) {

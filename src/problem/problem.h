@@ -24,8 +24,12 @@ bool is_automatic(const GemmProblem& problem);
 /// Whether rows of D can be promised to be the same in every batch: what Determinism::batch_invariant serves.
 bool may_be_batch_invariant(const GemmProblem& problem);
 
-/// Before B's columns are asked for, two of which a gated function joins.
-void set_function(const EpilogueFunction& function, GemmProblem& problem);
+/// The epilogue function's, if it is ready-made, or else none.
+Activation activation_of(const GemmProblem& problem);
+
+/// What messages say of an epilogue function, and of a gated one.
+const char* name_of_epilogue(const GemmProblem& problem);
+const char* gate_of(const GemmProblem& problem);
 
 /// Whether an output of the epilogue function is reduced.
 bool reduces(const GemmProblem& problem);

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "cleave/epilogue.h"
 #include "cleave/fold.h"
 #include "cleave/gemm.h"
 #include "cleave/lora.h"
@@ -25,9 +26,8 @@ struct ProblemHash {
           layout->alignment);
     }
     mix(uint64_t(p.split_k_slices) << 32 ^ uint64_t(p.split_k_mode) << 24 ^ uint64_t(p.precision) << 20 ^
-        uint64_t(p.kernel) << 16 ^ uint64_t(p.activation) << 12 ^ uint64_t(p.bias) << 8 ^ uint64_t(p.has_c) << 4 ^
-        uint64_t(p.device + 2) ^ uint64_t(p.deterministic) << 40 ^ uint64_t(p.static_a) << 62 ^
-        uint64_t(p.static_b) << 63);
+        uint64_t(p.kernel) << 16 ^ uint64_t(p.bias) << 8 ^ uint64_t(p.has_c) << 4 ^ uint64_t(p.device + 2) ^
+        uint64_t(p.deterministic) << 40 ^ uint64_t(p.static_a) << 62 ^ uint64_t(p.static_b) << 63);
     const GroupLayout& groups = p.groups;
     mix(uint64_t(groups.spacing) << 16 ^ uint64_t(groups.apart) << 8 ^ uint64_t(groups.dimension) << 6 ^
         uint64_t(groups.bounds) << 2 ^ uint64_t(groups.wide) << 1 ^ uint64_t(groups.zero_rest));
@@ -44,7 +44,8 @@ struct ProblemHash {
     }
     if (p.epilogue.function != nullptr) {
       mix(reinterpret_cast<uintptr_t>(p.epilogue.function));
-      for (const EpilogueLayout& input : p.epilogue.inputs) {
+      for (size_t i = 0; i < p.epilogue.function->inputs().size(); ++i) {
+        const EpilogueLayout& input = p.epilogue.inputs[i];
         mix(uint64_t(input.stride) << 24 ^ uint64_t(input.stride_batch) << 16 ^ uint64_t(input.alignment) << 8 ^
             uint64_t(input.dtype) << 4 ^ uint64_t(input.shape) << 1 ^ uint64_t(input.order));
       }
@@ -103,10 +104,11 @@ struct ProblemHash {
     mix(uint64_t(p.most_rows) << 32 ^ uint64_t(p.ranks));
     for (const MatrixLayout* layout : {&p.partial, &p.c, &p.d})
       mix(uint64_t(layout->stride_row) << 16 ^ uint64_t(layout->dtype) << 8 ^ layout->alignment);
-    mix(uint64_t(p.bias) << 32 ^ uint64_t(p.activation) << 24 ^ uint64_t(p.has_c) << 18 ^ uint64_t(p.has_bias) << 17 ^
-        uint64_t(p.has_scale_d) << 16 ^ uint64_t(p.pushed) << 19 ^ uint64_t(p.device + 3));
+    mix(uint64_t(p.bias) << 32 ^ uint64_t(p.has_c) << 18 ^ uint64_t(p.has_bias) << 17 ^ uint64_t(p.has_scale_d) << 16 ^
+        uint64_t(p.pushed) << 19 ^ uint64_t(p.device + 3));
     mix(uint64_t(p.scale_a.kind) << 24 ^ uint64_t(p.scale_a.stride_row) << 16 ^ uint64_t(p.scale_b.kind) << 8 ^
         uint64_t(p.scale_b.stride_row));
+    mix(reinterpret_cast<uintptr_t>(p.function));
     return size_t(mix.hash);
   }
 

@@ -102,7 +102,7 @@ void check_integer_output(const GemmProblem& p, Messages& out) {
   if (p.scale_a.kind != Scaling::none) given.push_back("scale_a");
   if (p.scale_b.kind != Scaling::none) given.push_back("scale_b");
   if (p.bias != Bias::none) given.push_back("bias");
-  if (p.activation != Activation::none) given.push_back("activation");
+  if (p.epilogue.function != nullptr) given.push_back(name_of_epilogue(p));
   if (p.has_amax) given.push_back("amax");
   if (given.empty()) return;
   out.add(

@@ -8,8 +8,7 @@ namespace cleave {
 
 void check_swiglu(const GemmProblem& p, Messages& out) {
   if (!is_gated(p)) return;
-  const char* const what =
-      p.epilogue.gated ? "the epilogue function takes acc.gate and acc.up" : "activation is swiglu";
+  const char* const what = gate_of(p);
   if (p.n > kMaxSize / 2) {
     out.add(
         "n is {}, but {}, so that b has twice as many columns, and at most 2^31 - 1 are served. Split the problem "

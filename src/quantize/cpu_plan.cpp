@@ -1,7 +1,7 @@
 // Quantisation on the host.
 #include <vector>
 
-#include "cleave/core/activation.h"
+#include "cleave/core/sigmoid.h"
 #include "cleave/quantize/norm.h"
 #include "cleave/quantize/quantize_params.h"
 #include "cpu/host_plan.h"
@@ -150,7 +150,7 @@ class Job {
 
   float value(int64_t row, int64_t col) const {
     const float x = summed(row, col);
-    if (p_.gated) return swiglu(x, summed(row, p_.cols + col));
+    if (p_.gated) return silu(x) * summed(row, p_.cols + col);
     if (p_.norm.kind != Norm::none) {
       const RowNorm& norm = p_.norm;
       const float offset = norm.zero_centered ? 1.0f : 0.0f;

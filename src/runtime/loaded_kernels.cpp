@@ -27,9 +27,9 @@ struct Hash {
           uint64_t(c.cluster.k) << 32 | uint64_t(c.cluster.multicast_m) << 24 | uint64_t(c.cluster.multicast_n) << 16 |
               uint64_t(c.schedule.split) << 8 | uint64_t(c.warps.pingpong) << 4 | uint64_t(c.store.by_tma),
           uint64_t(c.operands.a) << 48 | uint64_t(c.operands.a_major) << 40 | uint64_t(c.operands.b_major) << 32 |
-              uint64_t(c.epilogue.d) << 24 | uint64_t(c.epilogue.order) << 20 | uint64_t(c.epilogue.activation) << 16 |
-              uint64_t(c.epilogue.bias) << 12 | uint64_t(c.epilogue.has_c) << 8 | uint64_t(c.conv.kind) << 4 |
-              uint64_t(c.epilogue.scaling)}) {
+              uint64_t(c.epilogue.d) << 24 | uint64_t(c.epilogue.order) << 20 | uint64_t(c.epilogue.bias) << 12 |
+              uint64_t(c.epilogue.has_c) << 8 | uint64_t(c.conv.kind) << 4 | uint64_t(c.epilogue.scaling),
+          uint64_t(reinterpret_cast<uintptr_t>(c.epilogue.function.function))}) {
       hash = (hash ^ part) * 0xff51afd7ed558ccdull;
       hash ^= hash >> 32;
     }

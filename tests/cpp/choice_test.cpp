@@ -8,6 +8,7 @@
 #include "all_kernels/typical_problems.h"
 #include "cleave/config/scale_lines.h"
 #include "cleave/device.h"
+#include "cleave/epilogue.h"
 #include "launch/gemm_grid.h"
 #include "plan/catalogue.h"
 #include "plan/spec.h"
@@ -39,7 +40,7 @@ TEST(Choice, UpsAreReadAsTheyLie) {
   p.m = 5;
   p.n = 1;
   p.k = 153;
-  p.activation = Activation::swiglu;
+  p.epilogue = epilogue_of(Activation::swiglu);
   p.a = {DType::f32, 156, 1};
   p.b = {DType::f32, 1, p.k};  // column by column
   p.c = p.d = {DType::f16, p.n, 1};
@@ -62,7 +63,7 @@ TEST(Choice, UpsAreReadAsTheyLie) {
 TEST(Choice, TmaWantsUpsAtMultiplesOf16Bytes) {
   GemmProblem p;
   p.m = p.k = 128;
-  p.activation = Activation::swiglu;
+  p.epilogue = epilogue_of(Activation::swiglu);
   p.a = {DType::bf16, p.k, 1};
   for (const int64_t n : {1538, 1544}) {
     p.n = n;
@@ -129,7 +130,7 @@ TEST(Choice, NobodyCutsAProductIntoMoreTilesThanAreCounted) {
   p.n = 33;
   p.k = 64;
   p.batch = std::numeric_limits<int32_t>::max();
-  p.activation = Activation::swiglu;
+  p.epilogue = epilogue_of(Activation::swiglu);
   p.a = {DType::bf16, p.k, 1, p.k};
   p.b = {DType::bf16, 1, p.k, 2 * p.n * p.k};
   p.c = p.d = {DType::bf16, p.n, 1, p.n};

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "cleave/epilogue.h"
 #include "conv_choice.h"
 #include "problem/conv.h"
 
@@ -34,7 +35,7 @@ TEST(ConvProduct, KeepsWhatElseIsAskedFor) {
   GemmProblem p = problem(one_tap(Conv::fprop));
   p.has_c = true;
   p.bias = Bias::row;
-  p.activation = Activation::relu;
+  p.epilogue = epilogue_of(Activation::relu);
   p.a.stride_row = 512, p.b.stride_col = 264, p.d.stride_row = 128;
   p.a.alignment = 32;
   p.static_b = true;
@@ -101,7 +102,7 @@ TEST(ConvProduct, RunsAsOneAlongAnyAxesWithAnyEpilogue) {
     GemmProblem p = problem(one_tap(kind));
     p.has_c = true;
     p.bias = Bias::row;
-    p.activation = Activation::relu;
+    p.epilogue = epilogue_of(Activation::relu);
     EXPECT_TRUE(takes_products(p));
     p.kernel = KernelFamily::portable;
     EXPECT_TRUE(takes_products(p));

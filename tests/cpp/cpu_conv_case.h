@@ -4,8 +4,10 @@
 #include <utility>
 #include <vector>
 
+#include "cleave/epilogue.h"
 #include "conv_geometry.h"
 #include "cpu_gemm_case.h"
+#include "problem/problem.h"
 
 namespace cleave {
 
@@ -109,7 +111,7 @@ struct ConvCase {
         const int64_t at = problem.bias_stride_batch * g + j;
         result += load_element(problem.bias_dtype, bias.data(), at);
       }
-      result = activated(problem.activation, result);
+      result = activated(activation_of(problem), result);
     });
     return values;
   }

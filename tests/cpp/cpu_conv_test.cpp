@@ -101,7 +101,7 @@ TEST(CpuConv, RealsAndActivationsAreClose) {
         ConvCase x = draw_case(random, kind, false);
         draw_split(random, mode, x);
         if (x.problem.a.dtype == DType::i8) continue;
-        x.problem.activation = random.pick(kElementwise);
+        x.problem.epilogue = epilogue_of(random.pick(kElementwise));
         expect_correct(x, uint32_t(random.number(1, 4)), false);
         if (HasFatalFailure()) return;
       }
@@ -141,7 +141,7 @@ TEST(CpuConv, PixelsThatNoTapReachesGetCAndBias) {
     x.problem.has_c = true;
     x.problem.bias = Bias::row;
     x.problem.bias_stride_batch = 0;
-    x.problem.activation = Activation::relu;
+    x.problem.epilogue = epilogue_of(Activation::relu);
     x.problem.split_k_mode = mode;
     x.beta = 1;
     expect_correct(x, 3, true);

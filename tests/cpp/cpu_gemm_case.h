@@ -10,8 +10,10 @@
 
 #include "activations.h"
 #include "cleave/core/element.h"
+#include "cleave/epilogue.h"
 #include "cleave/gemm.h"
 #include "group_case.h"
+#include "problem/problem.h"
 #include "random.h"
 
 namespace cleave {
@@ -182,7 +184,7 @@ struct Case {
                .b = b.layout,
                .c = c.layout,
                .d = d.layout,
-               .activation = form.swiglu ? Activation::swiglu : Activation::none,
+               .epilogue = epilogue_of(form.swiglu ? Activation::swiglu : Activation::none),
                .scale_a = scale_a.layout,
                .scale_b = scale_b.layout};
     problem.device = kCpu;
@@ -258,7 +260,7 @@ struct Case {
 
   /// Before it is divided by scale_d.
   double expected(int64_t e, int64_t i, int64_t j) {
-    if (!form.swiglu) return activated(problem.activation, linear(e, i, j));
+    if (!form.swiglu) return activated(activation_of(problem), linear(e, i, j));
     return activated(Activation::silu, linear(e, i, j)) * linear(e, i, problem.n + j);
   }
 

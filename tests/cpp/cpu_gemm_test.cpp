@@ -28,7 +28,7 @@ TEST(CpuGemm, IntegersAreExact) {
       x.problem.split_k_mode = mode;
       x.problem.split_k_slices = draw_slices(random, mode, x.problem.k);
       if (x.problem.d.dtype != DType::i32) {
-        x.problem.activation = random.pick({Activation::none, Activation::relu});
+        x.problem.epilogue = epilogue_of(random.pick({Activation::none, Activation::relu}));
       }
       expect_correct(x, uint32_t(random.number(1, 4)), true);
       if (HasFatalFailure()) return;
@@ -44,7 +44,7 @@ TEST(CpuGemm, RealsAndActivationsAreClose) {
       x.problem.split_k_mode = mode;
       x.problem.split_k_slices = draw_slices(random, mode, x.problem.k);
       if (x.problem.d.dtype != DType::i32) {
-        x.problem.activation = random.pick(kElementwise);
+        x.problem.epilogue = epilogue_of(random.pick(kElementwise));
       }
       expect_correct(x, uint32_t(random.number(1, 4)), false);
       if (HasFatalFailure()) return;

@@ -79,7 +79,7 @@ TEST(CpuGrouped, RealsAndActivationsAreClose) {
         Case x = draw_case(random, dimension, false);
         draw_split(random, mode, x);
         if (x.problem.d.dtype != DType::i32) {
-          x.problem.activation = random.pick(kElementwise);
+          x.problem.epilogue = epilogue_of(random.pick(kElementwise));
         }
         expect_correct(x, uint32_t(random.number(1, 4)), false);
         if (HasFatalFailure()) return;

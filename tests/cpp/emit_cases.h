@@ -37,7 +37,7 @@ inline GemmProblem with_epilogue(GemmProblem p) {
   p.c = p.d;
   p.bias = Bias::row;
   p.bias_dtype = DType::f32;
-  p.activation = Activation::relu;
+  p.epilogue = epilogue_of(Activation::relu);
   return p;
 }
 
@@ -138,7 +138,7 @@ inline std::vector<EmitCase> emit_cases() {
   exact.has_c = true;
   exact.c = exact.d;
   GemmProblem gated = product(512, 1024, 512, bf16, bf16);
-  gated.activation = Activation::swiglu;
+  gated.epilogue = epilogue_of(Activation::swiglu);
   GemmProblem biased =
       grouped(product(2048, 512, 256, bf16, bf16), Grouping::m, {.bounds = GroupBounds::starts, .wide = true});
   biased.bias = Bias::row;

@@ -7,6 +7,7 @@
 
 #include "cleave/conv.h"
 #include "cleave/core/saturate.h"
+#include "cleave/epilogue.h"
 #include "cleave/gemm.h"
 #include "cleave/moe.h"
 #include "cleave/quantize.h"
@@ -105,7 +106,7 @@ TEST(Extreme, ProductsAreJudged) {
                   .has_c = random.coin(),
                   .bias = Bias(random.number(0, 2)),
                   .bias_stride_batch = size(random),
-                  .activation = Activation(random.number(0, 5)),
+                  .epilogue = epilogue_of(Activation(random.number(0, 5))),
                   .scale_a = scales(random),
                   .scale_b = scales(random),
                   .groups = {.dimension = Grouping(random.number(0, 3)),

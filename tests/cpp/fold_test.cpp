@@ -9,6 +9,7 @@
 
 #include "cleave/core/element.h"
 #include "cleave/device.h"
+#include "cleave/epilogue.h"
 #include "expect_no_spills.h"
 #include "jit/nvrtc.h"
 #include "peers/fold_launch.h"
@@ -41,7 +42,7 @@ TEST(Fold, AddsInTheOrderOfTheRanks) {
   FoldProblem problem = problem_of(kRanks, kRows, kColumns);
   problem.has_c = problem.has_bias = true;
   problem.c = {.dtype = DType::f32, .stride_row = kColumns};
-  problem.activation = Activation::relu;
+  problem.function = epilogue_of(Activation::relu).function;
   FoldArguments arguments;
   std::vector<std::vector<float>> partials;
   for (int64_t r = 0; r < kRanks; ++r) {
@@ -106,7 +107,7 @@ TEST(Fold, RanksOfAGroupWaitForEachOther) {
 
 TEST(Fold, BrokenRulesAreNamed) {
   FoldProblem p = problem_of(17, 4, 8);
-  p.activation = Activation::swiglu;
+  p.function = epilogue_of(Activation::swiglu).function;
   p.d.dtype = DType::i8;
   const auto said = validate(p);
   ASSERT_EQ(said.size(), 3u);
@@ -215,7 +216,8 @@ TEST(PeerKernels, CompileWithoutSpills) {
       FoldConfig config{.ranks = ranks, .partial = type, .d = type};
       sources.insert(translation_unit(FoldKernel::fold, config));
       config.has_c = config.has_bias = true;
-      config.activation = Activation::gelu_erf;
+      config.has_function = true;
+      config.function = epilogue_of(Activation::gelu_erf).function;
       config.vectors = type != DType::f16;
       sources.insert(translation_unit(FoldKernel::fold, config));
       config.vectors = config.pushed = ranks <= kMostPushingRanks;

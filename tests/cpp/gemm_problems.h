@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "cleave/epilogue.h"
 #include "cleave/gemm.h"
 
 namespace cleave {
@@ -68,7 +69,7 @@ inline GemmProblem good_k_groups() {
 /// B has 40 columns, in one batch entry.
 inline GemmProblem good_swiglu() {
   GemmProblem p = good();
-  p.activation = Activation::swiglu;
+  p.epilogue = epilogue_of(Activation::swiglu);
   p.b = row_major(40, 2000);
   return p;
 }

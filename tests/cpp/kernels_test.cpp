@@ -12,6 +12,7 @@
 
 #include "all_kernels/all_configs.h"
 #include "cleave/device.h"
+#include "cleave/epilogue.h"
 #include "cleave/gemm.h"
 #include "expect_no_spills.h"
 #include "jit/compiler.h"
@@ -69,7 +70,7 @@ std::vector<GemmConfig> static_configs() {
     for (const int64_t m : {16, 64, 256, 2048}) {
       for (const auto& [n, k] : layers) {
         GemmProblem p{.m = m, .n = n, .k = k, .static_b = true, .device = kPlanOnlyH100};
-        p.activation = n == 14336 ? Activation::swiglu : Activation::none;
+        p.epilogue = epilogue_of(n == 14336 ? Activation::swiglu : Activation::none);
         p.fast_accumulation = type == DType::e4m3;
         p.a = {.dtype = type, .stride_row = k};
         p.b = {.dtype = type, .stride_row = 1, .stride_col = k};

@@ -9,6 +9,7 @@
 #include "conv_problems.h"
 #include "gemm_problems.h"
 #include "plan/catalogue.h"
+#include "problem/problem.h"
 #include "random.h"
 
 namespace cleave {
@@ -42,7 +43,7 @@ TEST(ProblemText, SaysWhatIsNotPlain) {
   EXPECT_EQ(problem_text(aligned()), "256x128x512x1 tn bfloat16 bfloat16");
   GemmProblem p = aligned();
   p.bias = Bias::row;
-  p.activation = Activation::gelu_tanh;
+  p.epilogue = epilogue_of(Activation::gelu_tanh);
   EXPECT_EQ(problem_text(p), "256x128x512x1 tn bfloat16 bfloat16 bias row bfloat16 gelu_tanh");
   p = aligned();
   p.has_c = true;
@@ -79,9 +80,9 @@ TEST(ProblemText, EverythingComesBack) {
                         good_blocks(DType::i8), good_m_groups(), good_k_groups(), good_swiglu()}) {
     expect_round_trip(p);
     p.bias = Bias::row;
-    if (p.activation == Activation::none) p.activation = Activation::silu;
+    if (activation_of(p) == Activation::none) p.epilogue = epilogue_of(Activation::silu);
     expect_round_trip(p);
-    p.has_c = p.activation != Activation::swiglu;
+    p.has_c = activation_of(p) != Activation::swiglu;
     p.c.dtype = DType::f32;
     expect_round_trip(p);
   }

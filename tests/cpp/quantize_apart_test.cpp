@@ -8,6 +8,7 @@
 #include "cleave/device.h"
 #include "gemm_problems.h"
 #include "plan/catalogue.h"
+#include "problem/problem.h"
 
 namespace cleave {
 namespace {
@@ -16,7 +17,7 @@ namespace {
 GemmProblem layer(int64_t m, int64_t n, int64_t k) {
   GemmProblem p{.m = m, .n = n, .k = k, .a = row_major(k), .b = column_major(k), .d = row_major(n, 0, DType::e4m3)};
   p.c = p.d;
-  p.activation = Activation::swiglu;
+  p.epilogue = epilogue_of(Activation::swiglu);
   p.scale_out = {.kind = Scaling::block, .stride_row = 1, .stride_k = m};
   p.device = kPlanOnlyH200;
   return p;
@@ -32,14 +33,14 @@ TEST(QuantizeApart, WorkspaceHoldsTheProductsResult) {
   const auto whole = choose(p, "sm90 64x128 apart parallel 2"), halves = choose(p, "sm90 64x128 apart halves");
   ASSERT_TRUE(whole.has_value());
   EXPECT_EQ(whole->problem.d.dtype, DType::f32);
-  EXPECT_EQ(whole->problem.activation, Activation::swiglu);
+  EXPECT_EQ(activation_of(whole->problem), Activation::swiglu);
   EXPECT_EQ(whole->config.epilogue.has_scale_out, false);
   const size_t d = 4 * 30 * 640;
   EXPECT_GE(whole->workspace_bytes(), whole->counter_bytes + whole->partial_bytes + d);
   EXPECT_GT(whole->partial_bytes, 0u);
   ASSERT_TRUE(halves.has_value());
   EXPECT_EQ(halves->problem.n, 2 * p.n);
-  EXPECT_EQ(halves->problem.activation, Activation::none);
+  EXPECT_EQ(activation_of(halves->problem), Activation::none);
   EXPECT_GE(halves->workspace_bytes(), 2 * d);
   EXPECT_FALSE(choose(p, "sm90 64x128 halves").has_value());
   EXPECT_TRUE(choose(p, "sm90 64x16 transposed apart halves").has_value());
@@ -105,7 +106,7 @@ TEST(QuantizeApart, NeighboursShareScales) {
   const auto grouped = choose(groups, "sm90 128x128 multicast 1x2");
   ASSERT_TRUE(grouped.has_value());
   EXPECT_TRUE(pairs_scales(grouped->config));
-  p.activation = Activation::none;
+  p.epilogue = EpilogueProblem();
   EXPECT_FALSE(choose(p, "sm90 128x64 multicast 1x2").has_value());
   EXPECT_FALSE(pairs_scales(choose(p, "sm90 128x128 multicast 1x2")->config));
 }

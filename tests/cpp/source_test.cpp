@@ -50,7 +50,6 @@ constexpr GemmConfig unusual = {
                  .d = DType::f16,
                  .bias_dtype = DType::f32,
                  .order = Order::column,
-                 .activation = Activation::gelu_erf,
                  .bias = Bias::column,
                  .has_c = true,
                  .scaling = Scaling::block,

@@ -5,6 +5,7 @@
 #include <functional>
 #include <limits>
 
+#include "cleave/epilogue.h"
 #include "cleave/names.h"
 #include "conv_problems.h"
 #include "gemm_problems.h"
@@ -27,7 +28,7 @@ TEST(ValidateConv, AcceptsWhatImplicitGemmMakes) {
           GemmProblem p = implicit_gemm(good_layout(kind), groups, type, output);
           EXPECT_EQ(validate(p), kFine) << to_string(kind);
           p.has_c = true;
-          p.activation = Activation::silu;
+          p.epilogue = epilogue_of(Activation::silu);
           p.conv.division = Division::fast_load;
           EXPECT_EQ(validate(p), kFine) << to_string(kind);
           if (kind == Conv::wgrad) continue;

@@ -49,7 +49,7 @@ TEST(ValidateGroups, AcceptsEveryDimensionAndBounds) {
     p.has_c = true;
     p.bias = Bias::row;
     p.bias_stride_batch = 20;
-    p.activation = Activation::silu;
+    p.epilogue = epilogue_of(Activation::silu);
     p.d.dtype = p.c.dtype = DType::f32;
     EXPECT_EQ(validate(p), kFine);
   }
@@ -294,7 +294,7 @@ TEST(ValidateSwiglu, BHasTwiceTheColumns) {
   p.b = column_major(50, 1500);
   p.b.stride_col = int64_t(1) << 57;  // 39 * 2^57 elements of 2 bytes
   expect_refusal(p, {"b spans more than 2^63 bytes"});
-  p.activation = Activation::none;
+  p.epilogue = EpilogueProblem();
   EXPECT_EQ(validate(p), kFine) << "19 * 2^57 fit";
   p = good_swiglu();
   p.m = p.batch = 1;

@@ -189,7 +189,7 @@ TEST(Validate, Int32IsForExactSums) {
   EXPECT_EQ(validate(p), kFine);
 
   p.bias = Bias::column;
-  p.activation = Activation::silu;
+  p.epilogue = epilogue_of(Activation::silu);
   p.has_amax = true;
   p.scale_a = p.scale_b = {.kind = Scaling::vector};
   expect_refusal(p, {"d is int32", "scale_a, scale_b, bias, activation, amax"});

@@ -17,6 +17,7 @@ INCLUDE = f"-I{ROOT / 'include'}"
 PROGRAM = """
 #include <cstdio>
 
+#include "cleave/epilogue.h"
 #include "cleave/gemm.h"
 #include "cleave/names.h"
 
@@ -25,7 +26,7 @@ int main() {
   float d[4] = {};
   const cleave::MatrixLayout matrix{.dtype = cleave::DType::f32, .stride_row = 2, .alignment = 4};
   const cleave::GemmProblem problem{.m = 2, .n = 2, .k = 2, .a = matrix, .b = matrix, .d = matrix,
-                                    .activation = cleave::Activation::relu,
+                                    .epilogue = cleave::epilogue_of(cleave::Activation::relu),
                                     .split_k_mode = cleave::SplitKMode::serial,
                                     .split_k_slices = 2,
                                     .device = cleave::kCpu};

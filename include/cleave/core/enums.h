@@ -94,9 +94,9 @@ CLEAVE_HD constexpr bool ctas_wait(SplitKMode mode) {
   return mode == SplitKMode::serial;
 }
 
-/// Applied last: D = activation(alpha * A @ B + beta * C + bias). `swiglu` takes two columns of the
-/// product for each of D's n: silu(column j) * column n + j, so B has 2n columns, the gates first.
-/// `relu2` is the square of relu.
+/// Names of epilogue functions that are ready-made (`epilogue_of`, cleave/epilogue.h): D = activation(alpha * A @ B +
+/// beta * C + bias). `swiglu` takes two columns of the product for each of D's n: silu(column j) * column n + j, so B
+/// has 2n columns, the gates first. `relu2` is the square of relu.
 enum class Activation : uint8_t { none, relu, relu2, gelu_tanh, gelu_erf, silu, swiglu };
 
 /// The shape of an epilogue function's input, broadcast over D: one value (scalar), a row vector of N values (row), a
@@ -120,6 +120,8 @@ enum class Elementwise : uint8_t {
   tanh,
   erf,
   sigmoid,
+  silu,
+  relu,
   logical_not,
   to_float16,
   to_bfloat16,

@@ -92,12 +92,11 @@ struct FunctionConfig {
 };
 
 /// What the epilogue is specialised for. A function that runs takes it by value, as it does every configuration: NVRTC
-/// from 13.2 on reads what is behind a reference when the kernel runs, and each activation becomes a branch of it. A
+/// from 13.2 on reads what is behind a reference when the kernel runs, and each kind of bias becomes a branch of it. A
 /// `constexpr` function that the compiler evaluates may take a reference.
 struct EpilogueConfig {
   DType c = DType::bf16, d = DType::bf16, bias_dtype = DType::bf16;
   Order order = Order::row;  // of C and D
-  Activation activation = Activation::none;
   Bias bias = Bias::none;
   bool has_c = false;
   bool c_pairs = false;                            // columns 2i and 2i + 1 of a row of C lie in one aligned word

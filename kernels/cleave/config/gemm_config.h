@@ -316,7 +316,7 @@ CLEAVE_HD constexpr bool has_two_waves(const GemmConfig& c) {
 /// Whether two columns of the product make one of D. The tile's left half are then columns of the
 /// gate projection, its right half those of the up projection that go with them.
 CLEAVE_HD constexpr bool gated(const GemmConfig& c) {
-  return c.epilogue.activation == Activation::swiglu || c.epilogue.function.gated;
+  return c.epilogue.function.gated;
 }
 
 /// What the epilogue reads: the inputs of its function and, after them, C.

@@ -2,8 +2,8 @@
 // for the CPU backend. NaNs do as torch has them: they pass through minimum, maximum and clamps.
 #pragma once
 
-#include "cleave/core/activation.h"
 #include "cleave/core/element.h"
+#include "cleave/core/sigmoid.h"
 
 #if !defined(__CUDACC_RTC__)
 #include <cmath>
@@ -39,6 +39,10 @@ CLEAVE_HD float apply(Elementwise operation, float x, float y = 0.0f, float z = 
       return erf(x);
     case Elementwise::sigmoid:
       return sigmoid(x);
+    case Elementwise::silu:
+      return silu(x);
+    case Elementwise::relu:
+      return x < 0.0f ? 0.0f : x;  // a NaN stays a NaN
     case Elementwise::logical_not:
       return x == 0.0f ? 1.0f : 0.0f;
     case Elementwise::to_float16:
@@ -80,5 +84,11 @@ CLEAVE_HD float apply(Elementwise operation, float x, float y = 0.0f, float z = 
   }
   return x;
 }
+
+/// A function of such operations, in the source of the kernel whose configuration is C: `static void run(float acc,
+/// const auto& in, float (&out)[])`; of a gated one `acc` is the gate's sum, and that of the up projection, `float up`,
+/// follows it.
+template <auto C>
+struct FunctionBody;
 
 }  // namespace cleave

@@ -1,7 +1,7 @@
 // What is done to a finished sum, element by element:
 //
-//   value = activation(alpha * scale_a * scale_b * (sum - zero_a * zero_b) + beta * C + bias)
-//   D     = value * (1 / scale_d)
+//   value = alpha * scale_a * scale_b * (sum - zero_a * zero_b) + beta * C + bias
+//   D     = function(value) * (1 / scale_d)
 //
 // (scales of blocks are applied to the sums as they grow: mainloop/promotion.h). If D is int32, all of it is integers,
 // modulo 2^32. The sum of an empty K is 0 whatever alpha, scales and zero points are. One definition for the kernels
@@ -9,7 +9,6 @@
 #pragma once
 
 #include "cleave/config/epilogue_params.h"
-#include "cleave/core/activation.h"
 #include "cleave/core/element.h"
 #include "cleave/tile/tile.h"
 
@@ -83,7 +82,7 @@ CLEAVE_HD int32_t epilogue_integer(EpilogueConfig config, const EpilogueParams& 
   return int32_t(value);
 }
 
-/// The value of any other D in float32, before it is divided by scale_d. `Sum`: float, or int32_t for i8 operands;
+/// The value of any other D in float32, before the epilogue's function. `Sum`: float, or int32_t for i8 operands;
 /// `empty`, `c`: as above.
 template <class Sum>
 CLEAVE_HD float epilogue_value(EpilogueConfig config, const EpilogueParams& p, Sum sum,
@@ -96,7 +95,7 @@ CLEAVE_HD float epilogue_value(EpilogueConfig config, const EpilogueParams& p, S
   if (config.has_c && p.beta != 0.0f) value += p.beta * c;
   if (config.bias == Bias::row) value += col_values.bias;
   if (config.bias == Bias::column) value += row_values.bias;
-  return activate(config.activation, value);
+  return value;
 }
 
 /// The factor that a value is multiplied by before it is stored.

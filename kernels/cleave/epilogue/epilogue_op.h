@@ -106,7 +106,6 @@ class EpilogueOp {
         [[maybe_unused]] float up = 0.0f;
         if constexpr (gated(C)) {
           up = epilogue_value(C.epilogue, p_.epilogue, up_sums[i], rows[i / 2], up_columns[i % 2], tile_.empty, 0.0f);
-          if constexpr (!kFunction.gated) value = swiglu(value, up);
         }
         if constexpr (kFunction.given) {
           FunctionValues<C> inputs;

@@ -1,5 +1,5 @@
-// Epilogue functions: what a product's sums become by a function of the user's, with inputs of its own. It
-// stands where an activation does, and runs as often: once per element of D, on the sum of all slices.
+// Epilogue functions: what a product's sums become by a function, with inputs of its own: an activation, or one of the
+// user's. It runs once per element of D, on the sum of all slices.
 //
 //   scalars   loaded with the rows' values, before the mainloop
 //   rows      one value a column of D: with its scale and bias (broadcast.h)
@@ -11,11 +11,6 @@
 #include "cleave/epilogue/epilogue.h"
 
 namespace cleave {
-
-/// The function, in the source of the kernel: `static void run(float acc, const float (&in)[], float (&out)[])`; of a
-/// gated one `acc` is the gate's sum, and that of the up projection, `float up`, follows it.
-template <GemmConfig C>
-struct FunctionBody;
 
 namespace detail {
 

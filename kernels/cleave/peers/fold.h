@@ -3,6 +3,7 @@
 // after each CTA has met those of the peers; or, of small sums that all ranks make, they are pushed to them.
 #pragma once
 
+#include "cleave/core/elementwise.h"
 #include "cleave/memory/channel_vector.h"
 #include "cleave/peers/fold_config.h"
 #include "cleave/peers/fold_params.h"
@@ -52,6 +53,15 @@ struct FoldPiece {
     }
   }
 
+  static CLEAVE_DEVICE float function_of(float sum) {
+    if constexpr (C.has_function) {
+      float made[1];
+      FunctionBody<C>::run(sum, nullptr, made);  // it has no inputs
+      return made[0];
+    }
+    return sum;
+  }
+
   CLEAVE_DEVICE void finish(const FoldParams& p, float inverse_scale_d) const {
     if (!exists) return;
     float values[kElements];
@@ -60,7 +70,7 @@ struct FoldPiece {
       float sum = sum_of(p, i);
       if constexpr (C.has_c) sum += load_element(C.c, p.c, row * p.c_stride + column + i);
       if constexpr (C.has_bias) sum += load_element(C.bias, p.bias, column + i);
-      values[i] = folded(C.activation, sum, inverse_scale_d);
+      values[i] = function_of(sum) * inverse_scale_d;
     }
     const int64_t at = row * p.d_stride + column;
     if constexpr (C.vectors && size_of(C.d) > 1) {

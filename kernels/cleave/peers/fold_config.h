@@ -1,11 +1,12 @@
 // Everything about the kernel that adds the ranks' partial results up that is fixed when it is compiled.
 #pragma once
 
-#include "cleave/core/activation.h"
 #include "cleave/core/element.h"
 #include "cleave/peers/arrival.h"
 
 namespace cleave {
+
+class EpilogueFunction;  // the host's
 
 struct FoldConfig {
   uint32_t ranks = 2;
@@ -14,9 +15,10 @@ struct FoldConfig {
   DType bias = DType::f32;      // and a row
   DType d = DType::bf16;        // of the result
   bool has_c = false, has_bias = false, has_scale_d = false;
-  Activation activation = Activation::none;
-  bool vectors = true;  // rows begin and end at multiples of 16 bytes of partial results
-  bool pushed = false;  // vectors that each rank has of its own partial result alone, and sends (pushed.h)
+  bool vectors = true;        // rows begin and end at multiples of 16 bytes of partial results
+  bool pushed = false;        // vectors that each rank has of its own partial result alone, and sends (pushed.h)
+  bool has_function = false;  // of the sum, in the kernel's source
+  const EpilogueFunction* function = nullptr;  // of the host alone
 
   CLEAVE_HD friend constexpr bool operator==(const FoldConfig&, const FoldConfig&) = default;
 };
@@ -39,11 +41,6 @@ inline constexpr uint32_t kMostPushingRanks = 8;
 /// An exact sum, scaled as one GPU's epilogue does it (epilogue/epilogue.h).
 CLEAVE_HD float scaled(int32_t sum, float scale_a, float scale_b) {
   return float(sum) * (scale_a * scale_b);
-}
-
-/// What becomes of a sum over the ranks, to which c and bias are added.
-CLEAVE_HD float folded(Activation activation, float sum, float inverse_scale_d) {
-  return activate(activation, sum) * inverse_scale_d;
 }
 
 }  // namespace cleave

@@ -1,7 +1,7 @@
 // Reading x and writing q, `width` neighbours at a time.
 #pragma once
 
-#include "cleave/core/activation.h"
+#include "cleave/core/sigmoid.h"
 #include "cleave/memory/packed.h"
 #include "cleave/quantize/quantize_config.h"
 #include "cleave/quantize/quantize_params.h"
@@ -56,7 +56,7 @@ CLEAVE_DEVICE void load_values(const QuantizeParams& p, uint32_t row, int64_t co
   if constexpr (C.gated) {
     const auto up = Elements<C.x, C.width>::load(p.x, row * p.x_stride + p.cols + col);
     CLEAVE_UNROLL
-    for (uint32_t i = 0; i < C.width; ++i) values[i] = swiglu(values[i], up[i]);
+    for (uint32_t i = 0; i < C.width; ++i) values[i] = silu(values[i]) * up[i];
   }
   if constexpr (C.has_smooth) {
     constexpr uint32_t kInFlight = min_of(C.width, 4u);

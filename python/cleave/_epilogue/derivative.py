@@ -139,6 +139,12 @@ def _sigmoid(apply, g, r, x):
     return apply("multiply", g, apply("multiply", r, apply("subtract", "1", r)))
 
 
+def _silu(apply, g, r, x):
+    s = apply("sigmoid", x)
+    slope = apply("add", "1", apply("multiply", x, apply("subtract", "1", s)))
+    return apply("multiply", apply("multiply", g, s), slope)
+
+
 _RULES = {
     "add": _add,
     "subtract": _subtract,
@@ -156,5 +162,7 @@ _RULES = {
     "tanh": _of_one(lambda apply, g, r, x: apply("multiply", g, apply("subtract", "1", apply("multiply", r, r)))),
     "erf": _of_one(_erf),
     "sigmoid": _of_one(_sigmoid),
+    "silu": _of_one(_silu),
+    "relu": _of_one(lambda apply, g, r, x: apply("where", apply("less_equal", x, "0"), "0", g)),
     "to": _of_one(lambda apply, g, r, x: g),  # any dtype; as torch: the gradient passes
 }

@@ -67,12 +67,13 @@ def clamp(x: Value, min: Value | float | None = None, max: Value | float | None 
 
 def relu(x: Value) -> Value:
     """x, or 0 where it is not positive: activation="relu". Its derivative at 0 is 0, as torch's."""
-    return where(x <= 0, 0.0, x)
+    return apply("relu", x)
 
 
 def relu2(x: Value) -> Value:
     """The square of relu: activation="relu2"."""
-    return where(x < 0, 0.0, x * x)
+    positive = relu(x)
+    return positive * positive
 
 
 def gelu(x: Value, approximate: str = "none") -> Value:
@@ -89,7 +90,7 @@ def gelu(x: Value, approximate: str = "none") -> Value:
 
 def silu(x: Value) -> Value:
     """x * sigmoid(x): activation="silu"."""
-    return x / (1.0 + exp(-x))
+    return apply("silu", x)
 
 
 def sum(x: Value, over: str = "all") -> Reduced:

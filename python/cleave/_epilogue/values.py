@@ -54,6 +54,8 @@ _OPERATIONS: dict[str, Callable[..., Tensor]] = {
     "tanh": torch.tanh,
     "erf": torch.erf,
     "sigmoid": torch.sigmoid,
+    "silu": torch.nn.functional.silu,
+    "relu": torch.relu,
     "logical_not": torch.logical_not,
     "add": torch.add,
     "subtract": torch.subtract,

@@ -10,7 +10,6 @@
 #include <random>
 #include <vector>
 
-#include "cleave/core/activation.h"
 #include "cleave/core/element.h"
 #include "config.h"
 #include "driver.h"
@@ -88,13 +87,6 @@ struct Sum {
   void scale(double factor) {
     value *= factor;
     magnitude *= std::abs(factor);
-  }
-  /// No slope is above about 1, or, where an activation grows as a square does, above twice f(x) / x.
-  void activate(cleave::Activation activation) {
-    if (activation == cleave::Activation::none) return;
-    const float x = float(value);
-    value = cleave::activate(activation, x);
-    if (value != 0) magnitude *= std::max(1.0, 2 * std::abs(value / x));
   }
 };
 

@@ -1,7 +1,7 @@
-// Activations, as torch defines them, in float32.
+// The logistic function, and what is made of it, in float32.
 #pragma once
 
-#include "cleave/core/enums.h"
+#include "cleave/core/macros.h"
 
 #if !defined(__CUDACC_RTC__)
 #include <cmath>
@@ -32,34 +32,8 @@ CLEAVE_HD float sigmoid(float x) {
   return over_one_plus_exp(1.0f, x);
 }
 
-/// `kind` is a constant in kernels, so the switch costs nothing there.
-CLEAVE_HD float activate(Activation kind, float x) {
-#if !defined(__CUDACC_RTC__)
-  using std::erf, std::exp, std::tanh;
-#endif
-  switch (kind) {
-    case Activation::none:
-      return x;
-    case Activation::relu:
-      return x < 0.0f ? 0.0f : x;  // a NaN stays a NaN
-    case Activation::relu2:
-      return x < 0.0f ? 0.0f : x * x;
-    case Activation::gelu_tanh: {
-      const float inner = 0.7978845608028654f * (x + 0.044715f * x * x * x);  // sqrt(2 / pi)
-      return 0.5f * x * (1.0f + tanh(inner));
-    }
-    case Activation::gelu_erf:
-      return 0.5f * x * (1.0f + erf(x * 0.7071067811865476f));
-    case Activation::silu:
-      return over_one_plus_exp(x, x);
-    case Activation::swiglu:  // of two values: below
-      return x;
-  }
-  return x;
-}
-
-CLEAVE_HD float swiglu(float gate, float up) {
-  return activate(Activation::silu, gate) * up;
+CLEAVE_HD float silu(float x) {
+  return over_one_plus_exp(x, x);
 }
 
 }  // namespace cleave
