@@ -291,7 +291,7 @@ def test_what_does_not_go_together() -> None:
     call = scaled(weight=np.ones(4, np.float32))
     with pytest.raises(ValueError, match="activation is relu, but an epilogue function is given"):
         cleave.gemm(a, a, activation="relu", epilogue=call)
-    with pytest.raises(ValueError, match="d is int32, .* there is an epilogue function"):
+    with pytest.raises(ValueError, match=r"d is int32, .* there is an epilogue function"):
         cleave.gemm(a.astype(np.int8), a.astype(np.int8), epilogue=call)
     with pytest.raises(TypeError, match=r"epilogue must be a function made by @cleave.epilogue, .* got function"):
         cleave.gemm(a, a, epilogue=lambda acc: acc)
