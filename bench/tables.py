@@ -2,7 +2,8 @@
 
 What all rows share is said once, as `shared`; the rest is a line of values for each row, under
 `columns`. A field of a field is named with a point, as peers.cublas.us; where it equals the row's own
-field of that name, as a peer's error often does, it is "="; where it is a peer's time over the row's own, "/".
+field of that name, as a peer's error often does, it is "="; where it is a peer's time over the row's own, "/"; and
+words that are those of the line above are "^".
 A row that lacks a field has null there, or ends before it; one that lacks most is an object of its own. Numbers keep
 five digits, more than any clock has, and errors, which are small, three.
 """
@@ -18,6 +19,7 @@ Row = dict[str, Any]
 
 _SAME = "="
 _OVER = "/"
+_ABOVE = "^"
 
 
 def pack(rows: Sequence[Row]) -> dict[str, Any]:
@@ -33,18 +35,27 @@ def pack(rows: Sequence[Row]) -> dict[str, Any]:
         if of_rows[0] is not None and all(cell == of_rows[0] for cell in of_rows)
     }
     columns = [name for name in names if name not in shared]
-    return {
-        "shared": shared,
-        "columns": columns,
-        "rows": [_line([_cell(row, name) for name in columns]) if 2 * len(row) > most else row for row in flat],
-    }
+    lines: list[Any] = []
+    above: list[Any] = [None] * len(columns)
+    for row in flat:
+        if 2 * len(row) <= most:
+            lines.append(row)
+            continue
+        line = [_cell(row, name) for name in columns]
+        lines.append(_line([_ABOVE if _repeats(cell, last) else cell for cell, last in zip(line, above, strict=True)]))
+        above = line
+    return {"shared": shared, "columns": columns, "rows": lines}
 
 
 def unpack(table: Mapping[str, Any]) -> list[Row]:
+    above: list[Any] = [None] * len(table["columns"])
+
     def fields(values: Any) -> Mapping[str, Any]:
         if isinstance(values, Mapping):
             return values
-        cells = table["shared"] | dict(zip_longest(table["columns"], values))
+        line = [cell for cell, _ in zip_longest(values, above)]
+        above[:] = [last if cell == _ABOVE else cell for cell, last in zip(line, above, strict=True)]
+        cells = table["shared"] | dict(zip(table["columns"], above, strict=True))
         own_first = sorted(cells, key=lambda name: "." in name)  # as rows are made: so the same table is made of them
         return {name: _meaning(cells, name, cells[name]) for name in own_first}
 
@@ -97,6 +108,10 @@ def _cell(row: Row, name: str) -> Any:
     if own == "ratio" and (ratio := _over(row, name)) and abs(ratio / value - 1) < 2e-4:  # of numbers of five digits
         return _OVER
     return _SAME if row.get(own) == value else value
+
+
+def _repeats(cell: Any, above: Any) -> bool:
+    return isinstance(cell, str) and len(cell) > 1 and cell == above
 
 
 def _line(cells: list[Any]) -> list[Any]:

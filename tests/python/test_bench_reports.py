@@ -217,13 +217,15 @@ def test_tables_give_back_what_they_were_given():
         {"case": "x", "us": 1.23456789, "dtype": "f", "peers": {"a": {"us": 1.23456789}}, "without": {}},
         {"case": "y", "us": 2e-7, "dtype": "f", "peers": {}, "without": {"a": "no"}},
         {"case": "z", "us": None, "refused": "no"},
+        {"case": "y", "us": 3.0, "dtype": "f", "peers": {}, "without": {"a": "no"}},
     ]
     table = tables.pack(rows)
     assert table["shared"] == {"dtype": "f"}
     assert table["columns"] == ["case", "us", "peers.a.us", "without", "peers", "without.a"]
     assert table["rows"][0] == ["x", 1.2346, "=", {}]
     kept = tables.unpack(json.loads(tables.text(table)))
-    assert kept == [*tables.rounded(rows[:2]), {"case": "z", "refused": "no"}]
+    assert kept == [*tables.rounded(rows[:2]), {"case": "z", "refused": "no"}, rows[3]]
+    assert table["rows"][3][-1] == "^", "as in the line above"
     assert tables.unpack(tables.pack(kept)) == kept
     assert tables.unpack(tables.pack([])) == []
 
