@@ -23,7 +23,7 @@ namespace cleave {
 namespace {
 
 // The tiles. sm90: 64 rows per consumer warpgroup and m64 instruction; narrow tiles for small M or
-// N. 192 rows are for promoted sums: while two of three warpgroups multiply, the third adds; and for 16-bit products.
+// N. 192 rows are for promoted sums: while two of three warpgroups multiply, the third adds; and for products.
 constexpr Spec kSm90Tiles[] = {
     {.tile_m = 64, .tile_n = 16},
     {.tile_m = 64, .tile_n = 32},
@@ -70,6 +70,7 @@ constexpr Spec kSm90ProductTiles[] = {
     {.tile_m = 192, .tile_n = 96},
     {.tile_m = 192, .tile_n = 112},
     {.tile_m = 192, .tile_n = 144},
+    {.tile_m = 192, .tile_n = 176},
     {.tile_m = 192, .tile_n = 192},
     {.tile_m = 256, .tile_n = 80},
     {.tile_m = 256, .tile_n = 96},
