@@ -147,7 +147,8 @@ inline Im2colMapShape map_of_pixels(const GemmConfig& c, const GemmProblem& view
 inline TensorMapShape map_of_taps(const GemmConfig& c, const GemmProblem& view, const GemmParams& p) {
   const ConvLayout& conv = view.conv;
   return detail::matrix_map("b", c.operands.b, uint64_t(conv.channels), uint64_t(conv.filters) * groups_of(c, view),
-                            p.b.stride, conv.channels, uint32_t(taps(conv)), atom_elements(c.operands.a),
+                            p.b.stride, conv.channels, uint32_t(taps(conv)),
+                            box_width(c.operands.b_major, stage_columns(c), c.operands.b),
                             box_rows(c.operands.b_major, c.tile.n, c.tile.k, c.cluster.multicast_m));
 }
 

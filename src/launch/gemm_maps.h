@@ -53,9 +53,10 @@ inline TensorMapShape map_of_b(const GemmConfig& c, const GemmParams& p, uint32_
   const bool by_k = c.operands.b_major == Major::k;
   const uint32_t pieces = gated(c) ? 2 : 1;
   const uint32_t n = p.size.n * pieces;
-  const TensorMapShape map = detail::matrix_map(
-      "b", c.operands.b, by_k ? p.size.k : n, by_k ? n : p.size.k, p.b.stride, p.b.batch_stride, batch,
-      atom_elements(c.operands.a), box_rows(c.operands.b_major, c.tile.n, c.tile.k, c.cluster.multicast_m, pieces));
+  const TensorMapShape map =
+      detail::matrix_map("b", c.operands.b, by_k ? p.size.k : n, by_k ? n : p.size.k, p.b.stride, p.b.batch_stride,
+                         batch, box_width(c.operands.b_major, stage_columns(c), c.operands.b),
+                         box_rows(c.operands.b_major, c.tile.n, c.tile.k, c.cluster.multicast_m, pieces));
   return loads_ragged(c.schedule.grouping, c.operands.b_major) ? detail::ragged(map) : map;
 }
 

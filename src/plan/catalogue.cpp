@@ -23,7 +23,7 @@ namespace cleave {
 namespace {
 
 // The tiles. sm90: 64 rows per consumer warpgroup and m64 instruction; narrow tiles for small M or
-// N. 192 rows are for promoted sums: while two of three warpgroups multiply, the third adds; and for 16-bit products.
+// N. 192 rows are for promoted sums: while two of three warpgroups multiply, the third adds; and for products.
 constexpr Spec kSm90Tiles[] = {
     {.tile_m = 64, .tile_n = 16},
     {.tile_m = 64, .tile_n = 32},
@@ -70,6 +70,7 @@ constexpr Spec kSm90ProductTiles[] = {
     {.tile_m = 192, .tile_n = 96},
     {.tile_m = 192, .tile_n = 112},
     {.tile_m = 192, .tile_n = 144},
+    {.tile_m = 192, .tile_n = 176},
     {.tile_m = 192, .tile_n = 192},
     {.tile_m = 256, .tile_n = 80},
     {.tile_m = 256, .tile_n = 96},
@@ -182,10 +183,24 @@ bool is_narrow(const GemmProblem& p) {
   return are_few(p.m, operands.a) || are_few(p.n, operands.b);
 }
 
+/// Whether clusters of four may share the columns of a B that is contiguous along N: TMA takes long for those whose
+/// lines do not begin with a sector of L2, and each CTA then asks for a quarter of them. Wide tiles of 64 rows lose.
+bool may_share_by_fours(const Spec& tile, const GemmProblem& p) {
+  if (!is_product(p) || !has_tma(tile.family) || size_of(p.a.dtype) != 2) return false;
+  if (tile.pingpong || tile.multicast_m * tile.multicast_n > 1 || !worth_multicast(tile)) return false;
+  if (tile.tile_m == 64 && tile.tile_n > 192) return false;
+  const OperandLayouts operands = operand_layouts(p);
+  return (tile.transposed ? operands.a : operands.b).major == Major::mn;
+}
+
 }  // namespace
 
 std::vector<Spec> variants(const Spec& tile, const GemmProblem& p) {
   std::vector<Spec> specs{tile};
+  if (may_share_by_fours(tile, p)) {
+    specs.push_back(tile);
+    specs.back().multicast_m = 4;
+  }
   if (has_tma(tile.family) && !tile.pingpong && tile.multicast_m * tile.multicast_n == 1 && is_narrow(p)) {
     specs.push_back(tile);
     specs.back().narrow = true;
@@ -496,7 +511,8 @@ bool is_listed(const Spec& spec) {
   const bool tma = has_tma(spec.family);
   const auto shares = [&](const auto& shape) { return shape[0] == spec.multicast_m && shape[1] == spec.multicast_n; };
   const bool alone = spec.multicast_m == 1 && spec.multicast_n == 1;
-  if (!alone && (!tma || std::ranges::none_of(kMulticasts, shares))) return false;
+  const bool fours = spec.multicast_m == 4 && spec.multicast_n == 1 && !spec.pingpong && spec.split == SplitKMode::none;
+  if (!alone && (!tma || (!fours && std::ranges::none_of(kMulticasts, shares)))) return false;
   if (spec.gather && (!is_plain(spec) || !tma)) return false;
   if (spec.fuses_classes && spec.transposed) return false;
   if (spec.product && (spec.gather || spec.fuses_classes)) return false;

@@ -9,6 +9,7 @@
 #include "launch/gemm_grid.h"
 #include "launch/limits.h"
 #include "plan/conv_choice.h"
+#include "plan/cost.h"
 #include "plan/direct_choice.h"
 #include "plan/function_config.h"
 #include "plan/operand_layout.h"
@@ -150,13 +151,15 @@ uint32_t set_slices(const Spec& spec, uint32_t k_blocks, Choice& choice) {
   return 1;
 }
 
-/// Whether the kernel's clusters, and the split's, are ones that the device runs.
-bool clusters_fit(const GemmConfig& c, const DeviceInfo& device) {
+/// Whether the kernel's clusters, and the split's, are ones that the device runs. `tiles`: of whole clusters.
+bool clusters_fit(const GemmConfig& c, uint64_t tiles, const DeviceInfo& device) {
   if (c.cluster.k > 1 && (!arch_traits(device.compute_capability).has_clusters || cluster_size(c) > kMostClusterBlocks))
     return false;
   if (c.schedule.split == SplitKMode::cluster && sharers(c) > 1) return false;
-  // Any two CTAs find a pair of SMs, but how many larger clusters fit differs from chip to chip.
-  return sharers(c) <= 2 || c.cluster.k > 1;
+  // Any two CTAs find a pair of SMs, but how many larger clusters fit differs from chip to chip: none of them waits for
+  // another, and those that do not fit would make a second wave.
+  const bool waits = c.schedule.split != SplitKMode::none || c.schedule.in_turn;
+  return sharers(c) <= 2 || (!waits && tiles <= resident_clusters(sharers(c), device));
 }
 
 }  // namespace
@@ -204,7 +207,7 @@ std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& 
     slices = set_slices(spec, tiles.k_blocks, choice);
     if (!shape()) return std::nullopt;
   }
-  if (!clusters_fit(c, device)) return std::nullopt;
+  if (!clusters_fit(c, tiles.total, device)) return std::nullopt;
   c.operands.static_a = p.static_a && may_load_early(c) && (has_map_a(c) || has_weights(c));
   c.operands.static_b = p.static_b && may_load_early(c) && has_map_b(c);
   const bool streamed = c.schedule.split == SplitKMode::stream_k;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "cleave/config/tma_box.h"
 #include "plan/cost.h"
 #include "plan/weight_cost.h"
 #include "problem/problem.h"
@@ -34,6 +35,7 @@ struct Load {
   Major major;
   bool copied;     // by threads, which ask for whole lines, wherever they begin
   bool packed;     // a weight's blocks
+  double strip;    // rows (columns) that lie side by side in a box, where it is contiguous along them
   double rounded;  // columns of a stage for each of the tile's: more than one where its last strip has more
 };
 
@@ -47,10 +49,11 @@ BoxRows box_rows_of(const GemmConfig& c, Load load, double extent, double tiles,
     const double atoms = c.tile.k / atom, valid = std::min(extent / tiles, step);
     return {valid * atoms, (step - valid) * atoms, 0};
   }
-  const double strips = step * load.rounded / atom, last = extent - (tiles - 1) * step;
-  const double partly = (std::fmod(last, atom) > 0) / tiles;
-  const double full = std::min(((tiles - 1) * strips + std::floor(last / atom)) / tiles, strips - partly);
-  return {full * c.tile.k, (strips - full - partly) * c.tile.k, partly * c.tile.k};
+  const double strips = step * load.rounded / load.strip, last = extent - (tiles - 1) * step;
+  const double partly = (std::fmod(last, load.strip) > 0) / tiles;
+  const double full = std::min(((tiles - 1) * strips + std::floor(last / load.strip)) / tiles, strips - partly);
+  const double rows = c.tile.k * load.strip / atom;
+  return {full * rows, (strips - full - partly) * rows, partly * rows};
 }
 
 /// The share of an operand's tiles whose strips begin within a line of L2.
@@ -89,8 +92,10 @@ class ProductPrediction {
   void find_rows() {
     const double m_sharing = c_.cluster.multicast_m, n_sharing = c_.cluster.multicast_n;
     const double columns = double(p_.n) * c_.tile.n / output_columns(c_);
-    const Load load_a{c_.operands.a_major, c_.operands.copied_a, has_weights(c_), 1};
-    const Load load_b{c_.operands.b_major, c_.operands.copied_b, false, double(stage_columns(c_)) / c_.tile.n};
+    const double strip_b = box_width(c_.operands.b_major, stage_columns(c_), c_.operands.b);
+    const Load load_a{c_.operands.a_major, c_.operands.copied_a, has_weights(c_), double(atom_elements(c_.operands.a)),
+                      1};
+    const Load load_b{c_.operands.b_major, c_.operands.copied_b, false, strip_b, double(stage_columns(c_)) / c_.tile.n};
     const BoxRows a = box_rows_of(c_, load_a, double(p_.m), s_.tiles_m, c_.tile.m * m_sharing);
     const BoxRows b = box_rows_of(c_, load_b, columns, s_.tiles_n, c_.tile.n * n_sharing);
     // A cluster's rows of A are its multicast_m tiles', each of which multicast_n CTAs share.

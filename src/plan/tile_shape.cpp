@@ -296,10 +296,13 @@ class TileShaper {
   }
 
   /// Sums that are not promoted could be more in each thread. But 192 rows may fill a wave that 128 and 256 do not,
-  /// which was measured to help products of 16 bits; 8-bit ones lost, of packed weights too. Three warpgroups leave no
-  /// registers for what more an epilogue reads.
+  /// which was measured to help products: those of 8 bits with these columns alone, and not of packed weights. Three
+  /// warpgroups leave no registers for what more an epilogue reads.
   bool takes_192_rows() const {
-    return is_product(p_) && size_of(c_.operands.a) == 2 && !gated(c_) && !c_.epilogue.has_c && !crowds(c_);
+    const uint32_t n = s_.tile_n;
+    const bool of_eight_bits = !has_weights(c_) && (n == 80 || n == 96 || n == 144 || n == 176);
+    const bool wanted = size_of(c_.operands.a) == 2 ? n != 176 : of_eight_bits;
+    return wanted && is_product(p_) && !gated(c_) && !c_.epilogue.has_c && !crowds(c_);
   }
 
   /// Whether there are registers for a slice beside the sum of those before it, and who takes the next one.

@@ -2,7 +2,9 @@
 // columns lie, and what loading the whole strip is predicted to cost.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include "all_kernels/typical_problems.h"
 #include "canonical_layout.h"
@@ -54,8 +56,8 @@ TEST(Strips, NarrowTilesAndOtherThanPlainProductsHaveNot) {
   EXPECT_FALSE(choose(along_k, "sm90 192x192 transposed")) << "no registers for its elements";
 }
 
-TEST(Strips, AStageHasRoomForWholeOnes) {
-  for (const auto& [width, columns] : {std::pair(80, 128u), {128, 128}, {144, 192}, {160, 192}, {208, 256}}) {
+TEST(Strips, AStageHasRoomForWholeOnesOrHalves) {
+  for (const auto& [width, columns] : {std::pair(80, 128u), {96, 96}, {128, 128}, {144, 192}, {160, 160}, {208, 256}}) {
     const auto choice = choose(bf16(Major::k, Major::mn), "sm90 128x" + std::to_string(width));
     ASSERT_TRUE(choice) << width;
     EXPECT_EQ(stage_columns(choice->config), columns);
@@ -65,21 +67,48 @@ TEST(Strips, AStageHasRoomForWholeOnes) {
   }
 }
 
-// TMA writes a strip's k's as rows of 128 bytes, strip after strip.
-TEST(Strips, TensorCoresReadColumnsWhereTheyLie) {
-  constexpr uint32_t kStage = 3 * 1024, kAtom = 64;
-  for (const uint32_t width : {80, 96, 112, 144, 160, 176, 208, 224, 240}) {
-    const uint32_t columns = round_up(width, kAtom), tile_k = 64;
-    ASSERT_EQ(line_bytes(Major::mn, columns, DType::bf16), 128u);
-    const uint64_t descriptor = make_descriptor<Major::mn, 128>(kStage, tile_k);
-    for (uint32_t column = 0; column < width; ++column) {
-      for (uint32_t k = 0; k < tile_k; ++k) {
-        const uint64_t instruction = descriptor + k_step_bytes<Major::mn, 128>(k / 16, columns, DType::bf16) / 16;
-        const uint32_t written = kStage + column / kAtom * tile_k * 128 + swizzle(k, column % kAtom * 2);
-        ASSERT_EQ(address_of(instruction, column, k % 16), written) << width << " columns: " << column << ", k " << k;
-      }
+bool is_candidate(const GemmProblem& p, const std::string& kernel) {
+  const std::vector<Choice> all = candidates(p, device_info(kPlanOnlyH200), Kernels::all);
+  return std::ranges::any_of(all, [&](const Choice& choice) { return to_string(choice.spec) == kernel; });
+}
+
+TEST(Strips, FourCtasShareThemWhereAllRunAtOnce) {
+  GemmProblem p = bf16(Major::k, Major::mn);
+  p.m = 5120;
+  p.n = 328;  // 30 clusters of tiles of 128 x 112, and of 128 x 128
+  const std::string fours = "sm90 128x112 multicast 4x1";
+  EXPECT_TRUE(is_candidate(p, fours));
+  EXPECT_TRUE(is_listed(*parse_spec(fours)));
+  EXPECT_FALSE(choose(p, fours + " parallel 2")) << "slices wait for each other";
+  EXPECT_FALSE(choose(p, fours + " parallel 4 clusters 2"));
+  EXPECT_FALSE(is_candidate(p, "sm90 64x224 multicast 4x1")) << "it was slow";
+  EXPECT_FALSE(is_listed(*parse_spec(fours + " parallel 2")));
+  p.n = 448;
+  EXPECT_FALSE(choose(p, fours)) << "40 clusters";
+  GemmProblem along_k = bf16(Major::k, Major::k);
+  along_k.m = 5120, along_k.n = 328;
+  EXPECT_FALSE(is_candidate(along_k, fours));
+}
+
+/// TMA writes a strip's k's as rows of `Line` bytes, strip after strip.
+template <uint32_t Line>
+void expect_columns_where_they_lie(uint32_t width) {
+  constexpr uint32_t kStage = 3 * 1024, kStrip = Line / 2, kTileK = 64;
+  const uint32_t columns = round_up(width, kStrip);
+  ASSERT_EQ(line_bytes(Major::mn, columns, DType::bf16), Line);
+  const uint64_t descriptor = make_descriptor<Major::mn, Line>(kStage, kTileK);
+  for (uint32_t column = 0; column < width; ++column) {
+    for (uint32_t k = 0; k < kTileK; ++k) {
+      const uint64_t instruction = descriptor + k_step_bytes<Major::mn, Line>(k / 16, columns, DType::bf16) / 16;
+      const uint32_t written = kStage + column / kStrip * kTileK * Line + swizzle<Line>(k, column % kStrip * 2);
+      ASSERT_EQ(address_of(instruction, column, k % 16), written) << width << " columns: " << column << ", k " << k;
     }
   }
+}
+
+TEST(Strips, TensorCoresReadColumnsWhereTheyLie) {
+  for (const uint32_t width : {80, 112, 144, 176, 208, 240}) expect_columns_where_they_lie<128>(width);
+  for (const uint32_t width : {96, 160, 224}) expect_columns_where_they_lie<64>(width);
 }
 
 ProductTime time_of(int64_t columns, const char* kernel) {
@@ -92,14 +121,14 @@ ProductTime time_of(int64_t columns, const char* kernel) {
 }
 
 TEST(Strips, WholeOnesAreWhatIsPredicted) {
-  const ProductTime cut = time_of(160, "sm90 128x160"), whole = time_of(160, "sm90 128x192");
+  const ProductTime cut = time_of(144, "sm90 128x144"), whole = time_of(144, "sm90 128x192");
   EXPECT_DOUBLE_EQ(cut.l2, whole.l2);
   EXPECT_LT(cut.on_chip, whole.on_chip);
 }
 
 TEST(Strips, ThoseThatBeginWithinLinesTakeMoreOfThem) {
-  EXPECT_GT(time_of(384, "sm90 128x96").l2, time_of(512, "sm90 128x128").l2) << "as many strips";
-  EXPECT_DOUBLE_EQ(time_of(64, "sm90 128x96").l2, time_of(64, "sm90 128x128").l2) << "the first tile's do not";
+  EXPECT_GT(time_of(320, "sm90 128x80").l2, time_of(512, "sm90 128x128").l2) << "as many strips";
+  EXPECT_DOUBLE_EQ(time_of(64, "sm90 128x80").l2, time_of(64, "sm90 128x128").l2) << "the first tile's do not";
 }
 
 }  // namespace

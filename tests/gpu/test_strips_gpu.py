@@ -67,13 +67,13 @@ def test_splits(tile: tuple[int, int], layout: str, transposed: bool, split: str
         check(product_of(tile, transposed, layout, 1.4, k, dtype="float16"), kernel_of(tile, transposed, split))
 
 
-@pytest.mark.parametrize("multicast", ["2x1", "1x2"])
+@pytest.mark.parametrize("multicast", ["2x1", "1x2", "4x1"])
 @pytest.mark.parametrize(
     "tile", [(64, 96), (64, 176), (128, 80), (128, 192), (128, 240), (192, 192), (256, 160)], ids=str
 )
 @pytest.mark.parametrize("layout, transposed", [LAYOUTS[0], LAYOUTS[3]])
 def test_shared_loads(tile: tuple[int, int], layout: str, transposed: bool, multicast: str) -> None:
-    """Two CTAs share two strips, or three, or four; or what the other operand's rows have."""
+    """Two CTAs, or four, share strips, fewer of them too, or two what the other operand's rows have."""
     for k in (64, 648, 2568):
         check(product_of(tile, transposed, layout, 2.3, k), kernel_of(tile, transposed, f" multicast {multicast}"))
 

@@ -292,11 +292,13 @@ CLEAVE_HD constexpr uint32_t accumulators_per_thread(const GemmConfig& c) {
   return c.tile.m * c.tile.n / math_threads(c);
 }
 
-/// Columns of B that a stage has room for. TMA brings a B that is contiguous along N in strips of a swizzle atom: the
-/// last one whole, though the tile may have only the first of its columns.
+/// Columns of B that a stage has room for. TMA brings a B that is contiguous along N in strips of a swizzle atom, or of
+/// half of one where the tile ends with half a strip: the last one whole, though the tile may have only the first of
+/// its columns.
 CLEAVE_HD constexpr uint32_t stage_columns(const GemmConfig& c) {
   const bool in_strips = has_tma(c.family) && c.operands.b_major == Major::mn && !c.operands.copied_b;
-  return in_strips ? round_up(c.tile.n, atom_elements(c.operands.a)) : c.tile.n;
+  const uint32_t atom = atom_elements(c.operands.a), strip = c.tile.n % atom == atom / 2 ? atom / 2 : atom;
+  return in_strips ? round_up(c.tile.n, strip) : c.tile.n;
 }
 
 /// CTAs that an SM has registers for, at least.

@@ -3,15 +3,22 @@
 #pragma once
 
 #include "cleave/core/enums.h"
+#include "cleave/memory/descriptor.h"
 #include "cleave/schedule/groups.h"
 
 namespace cleave {
 
-/// 128-byte rows in one TMA box of an operand whose tile is shared by `sharers` CTAs (each loads
-/// its part for all) and comes in `pieces` from different places.
+/// Rows in one TMA box of an operand whose tile is shared by `sharers` CTAs (each loads its part for all) and comes in
+/// `pieces` from different places.
 CLEAVE_HD constexpr uint32_t box_rows(Major major, uint32_t tile_rows, uint32_t tile_k, uint32_t sharers,
                                       uint32_t pieces = 1) {
   return major == Major::k ? tile_rows / sharers / pieces : tile_k;
+}
+
+/// And elements of such a row, of an operand with `stage_rows` rows (columns) in a stage: fewer than 128 bytes of them
+/// where those end with half a strip (stage_columns).
+CLEAVE_HD constexpr uint32_t box_width(Major major, uint32_t stage_rows, DType type) {
+  return line_bytes(major, stage_rows, type) / size_of(type);
 }
 
 /// A ragged map clips at the end of any group, not only at the matrix's, though it is one map for

@@ -58,10 +58,11 @@ CLEAVE_DEVICE void load_operand(const TensorMap* map, uint32_t stage, uint32_t b
     }
   } else {
     // Each loads as many strips as the others, and the first of them what is left.
-    constexpr uint32_t kStrips = TileRows / kAtom, kPerPiece = kStrips / Pieces;
+    constexpr uint32_t kStrip = box_width(M, TileRows, C.operands.a), kLine = kStrip * size_of(C.operands.a);
+    constexpr uint32_t kStrips = TileRows / kStrip, kPerPiece = kStrips / Pieces;
     constexpr uint32_t kParts = kStrips / Sharers, kLeft = kStrips % Sharers;
     const auto load_strip = [&](uint32_t strip) {
-      load(strip * C.tile.k * 128, row0 + strip % kPerPiece * kAtom + strip / kPerPiece * second, k0);
+      load(strip * C.tile.k * kLine, row0 + strip % kPerPiece * kStrip + strip / kPerPiece * second, k0);
     };
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < kParts; ++i) load_strip(share * kParts + i);
