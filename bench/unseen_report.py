@@ -28,7 +28,7 @@ TITLES = {
     "grouped bf16 forward": "Experts, bfloat16, forward",
     "grouped bf16 dgrad": "Experts, bfloat16, data gradient",
     "grouped bf16 wgrad": "Experts, bfloat16, weight gradient",
-    "grouped fp8 forward": "Experts, fp8, scales of 1x128 and 128x128, forward",
+    "grouped fp8 forward": "Experts, fp8, scales of blocks, forward",
     "conv fprop": "Convolution, float16",
     "conv dgrad": "Convolution, float16, data gradient",
     "conv wgrad": "Convolution, float16, weight gradient",
