@@ -2,7 +2,7 @@
 says of more: python -m bench.distributed_fit FILE [MODEL]
 
 Times in graphs. What is moved before or behind its product takes a constant, a part for the root of its bytes and one
-for its bytes: MODEL, cleave/distributed/_cost.py, which this writes anew. What is moved in halves while others are made
+for its bytes: MODEL, cleave/_cost_over_ranks.py, which this writes anew. What is moved in halves while others are made
 ends when the last of its steps does; a constant and a part for its bytes are what that leaves out. Each is the least
 squares of relative errors; how far off the model is is said of every case by a fit without it.
 """
@@ -20,7 +20,8 @@ import numpy as np
 from scipy.optimize import nnls
 
 import cleave
-from cleave.distributed import _cost, _transports
+from cleave import _cost_over_ranks as _cost
+from cleave.distributed import _transports
 
 from . import report
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cleave.distributed import _cost
+from cleave import _cost_over_ranks as _cost
 
 from . import report, tables
 

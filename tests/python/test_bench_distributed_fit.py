@@ -41,7 +41,7 @@ def test_a_fit_finds_what_times_were_made_of(tmp_path: Path) -> None:
     program = f"from bench import tables; rows = {rows}; of = {{'gpu': 'a GPU', 'gpus': 2}}; "
     program += "print(tables.text({'machine': of, **tables.pack(rows)}))"
     result.write_text(run(sys.executable, "-c", program))
-    model.write_text((ROOT / "python/cleave/distributed/_cost.py").read_text())
+    model.write_text((ROOT / "python/cleave/_cost_over_ranks.py").read_text())
     said = run(sys.executable, "-m", "bench.distributed_fit", result, model)
     assert model.read_text().count("Added(5.00, 0.002, 3e-06)") == 3
     assert model.read_text().count("Added(8.00, 0.004, 5e-06)") == 3
@@ -50,7 +50,7 @@ def test_a_fit_finds_what_times_were_made_of(tmp_path: Path) -> None:
 
 
 MODEL = """
-from cleave.distributed._cost import ADDED, added, is_one_shot
+from cleave._cost_over_ranks import ADDED, added, is_one_shot
 sizes = [1 << power for power in range(10, 27)]
 for size in (2, 4, 8):
     times = [added("all_reduce", "peer", whole, size) for whole in sizes]

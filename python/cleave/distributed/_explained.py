@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from . import _cost
+from .. import _cost_over_ranks as _cost
 from ._peers import Peers
 from ._transports import fills_a_gpu, is_large, name_for
 

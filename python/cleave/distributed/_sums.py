@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from .. import _core, gemm, scaled_gemm
+from .._cost_over_ranks import is_one_shot
 from .._torch_precision import precision
 from ..torch._operators.fake import default_dtype
 from . import _rules
-from ._cost import is_one_shot
 from ._fold import fold, is_fused, onto
 from ._peer_memory import bytes_of
 from ._peers import Peers, first_rows, kind_of, peers_of, rows_of
