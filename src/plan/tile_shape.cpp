@@ -76,8 +76,8 @@ bool registers_suffice(const GemmConfig& c) {
   const uint32_t kept = accumulators_per_thread(c);
   const bool ragged = c.schedule.grouping == Grouping::m || c.schedule.grouping == Grouping::n;
   if (two_waves && kept >= 128 && c.epilogue.has_c && (ragged || c.epilogue.bias != Bias::none)) return false;
-  // Nor does a part of 96 sums with scales of its own for that walk.
-  if (ragged && by_block && c.tile.n > 176 && !multiplies_halves(c)) return false;
+  // Nor does a part of 96 sums whose columns have scales of their own for that walk.
+  if (ragged && by_block && c.scales.rows_b == 1 && c.tile.n > 176 && !multiplies_halves(c)) return false;
   // Nor has a producer any for the scales of 256 rows beside their list, nor a consumer beside integers' parts.
   if (c.operands.listed && by_block && (c.tile.m == 256 || c.operands.a == DType::i8)) return false;
   // Nor do as many as 144, with promoted sums' parts, for what a packed weight is made into, or 128 (120 with parts)

@@ -20,6 +20,8 @@ class Promotion {
   static constexpr uint32_t kPieces = gated(C) ? 2 : 1;  // of the tile's columns, each in a place of B of its own
   static constexpr uint32_t kTouched = scale_lines_b(C) / kPieces;
   static constexpr uint32_t kHalves = multiplies_halves(C) ? 2 : 1;
+  // Columns of a piece that share a scale, wherever on its own grid the tile starts: a strip of the tile.
+  static constexpr uint32_t kStrip = greatest_common_divisor(output_columns(C), kScaleBlock);
 
  public:
   /// Whether `add` still reads scales from the stage, which may not be handed back before.
@@ -29,7 +31,7 @@ class Promotion {
   CLEAVE_DEVICE void start(const Tile<C>& tile) {
     row0_ = tile.fragment.row0;
     col0_ = tile.fragment.col0;
-    offset_ = tile.n0 % kScaleBlock + col0_;  // in both pieces: the up columns begin with a block
+    offset_ = tile.n0 % kScaleBlock;  // in both pieces: the up columns begin with a block
   }
 
   /// A stage's scales: those of the thread's rows, and of the blocks of 128 columns that the tile
@@ -61,15 +63,17 @@ class Promotion {
   /// or half of them.
   CLEAVE_DEVICE void add(const Part<C>* part, float* sums, uint32_t wave, const Scales& scales) const {
     const uint32_t row = wave / kHalves, first = wave % kHalves * (kColBlocks / kHalves);
+    [[maybe_unused]] float factors[4];  // of a block's elements
     CLEAVE_UNROLL
     for (uint32_t col = 0; col < kColBlocks / kHalves; ++col) {
-      float columns[2];
-      if constexpr (kScaled) column_scales(scales, first + col, columns);
+      if constexpr (kScaled) {
+        if (C.scales.rows_b == 1 || (first + col) * 8 % kStrip == 0) find_factors(scales, row, first + col, factors);
+      }
       CLEAVE_UNROLL
       for (uint32_t i = 0; i < 4; ++i) {
         const float part_i = float(part[col * 4 + i]);
         if constexpr (kScaled) {
-          sums[col * 4 + i] += part_i * (scales.rows[row][i / 2] * columns[i % 2]);
+          sums[col * 4 + i] += part_i * factors[i];
         } else {
           sums[col * 4 + i] += part_i;
         }
@@ -82,19 +86,25 @@ class Promotion {
     return __uint_as_float(ptx::load_shared_32(stage + line * 4));
   }
 
-  CLEAVE_DEVICE void column_scales(const Scales& scales, uint32_t col, float (&columns)[2]) const {
+  /// Scales of the four elements of a block: two rows times two columns.
+  CLEAVE_DEVICE void find_factors(const Scales& scales, uint32_t row, uint32_t col, float (&factors)[4]) const {
+    float columns[2];
     if constexpr (C.scales.rows_b == 1) {
       ptx::load_shared_pair(scales.stage + (scale_lines_b_at(C) + col0_ + col * 8) * 4, columns);
     } else {
-      constexpr uint32_t kPieceBlocks = kColBlocks / kPieces;
-      const uint32_t piece = col / kPieceBlocks * kTouched;
-      float scale = scales.touched[piece];
-      CLEAVE_UNROLL
-      for (uint32_t i = 1; i < kTouched; ++i) {
-        if (offset_ + col % kPieceBlocks * 8 >= i * kScaleBlock) scale = scales.touched[piece + i];
-      }
-      columns[0] = columns[1] = scale;
+      columns[0] = columns[1] = strip_scale(scales, col);
     }
+    CLEAVE_UNROLL
+    for (uint32_t i = 0; i < 4; ++i) factors[i] = scales.rows[row][i / 2] * columns[i % 2];
+  }
+
+  /// The scale of the strip that begins with block `col`: where the tile starts decides between two at most.
+  CLEAVE_DEVICE float strip_scale(const Scales& scales, uint32_t col) const {
+    constexpr uint32_t kPieceBlocks = kColBlocks / kPieces;
+    const uint32_t at = col % kPieceBlocks * 8, first = at / kScaleBlock;
+    const float* const touched = scales.touched + col / kPieceBlocks * kTouched + first;
+    if ((at + kScaleBlock - kStrip) / kScaleBlock == first) return touched[0];
+    return offset_ + at >= (first + 1) * kScaleBlock ? touched[1] : touched[0];
   }
 
   uint32_t row0_, col0_, offset_;

@@ -31,9 +31,9 @@ struct WgmmaMainloop {
   static constexpr uint32_t kLineA = line_bytes(C.operands.a_major, C.tile.m, C.operands.a);
   static constexpr uint32_t kLineB = line_bytes(C.operands.b_major, stage_columns(C), C.operands.b);
   static constexpr bool kTwoParts = promotes_two_parts(C);
-  // Unrolled, the loop asks for the next k block while sums are still added. Wider tiles, those that read
-  // scales after the multiplication, and walks through groups have no registers for that.
-  static constexpr bool kRoomy = C.schedule.grouping == Grouping::none && C.tile.n <= 160 && !Promotion<C>::kReadsStage;
+  // Unrolled, the loop asks for the next k block while sums are still added. Where scales are read after the
+  // multiplication, or wide parts are integers, there are no registers for that.
+  static constexpr bool kRoomy = !Promotion<C>::kReadsStage && (C.operands.a != DType::i8 || C.tile.n <= 160);
   static constexpr int kUnrollOnePart = kRoomy ? 4 : 1;
   using Wave = Sum<C>[kWaveSums];
   using WavePart = Part<C>[kWaveSums];
