@@ -10,6 +10,7 @@
 #include "plan/operand_layout.h"
 #include "problem/conv.h"
 #include "problem/placement.h"
+#include "problem/problem.h"
 
 namespace cleave {
 namespace {
@@ -64,6 +65,15 @@ bool runs_as_product(const GemmProblem& problem) {
   if (!product) return false;
   const OperandLayouts operands = operand_layouts(*product);
   return operands.a.load_bytes == 16 && operands.b.load_bytes == 16;  // else threads put a convolution's lines together
+}
+
+bool may_run_by_group(const GemmProblem& p) {
+  constexpr int64_t kMostGroups = 32;  // which is as many launches
+  const int64_t block = atom_elements(p.a.dtype), channels = gathered_channels(p.conv);
+  const bool wide = std::min(p.conv.channels, p.conv.filters) > block;
+  const bool plain = p.scale_a.kind == Scaling::none && p.scale_b.kind == Scaling::none &&
+                     p.scale_out.kind == Scaling::none && !p.has_zero && !p.has_scale_d && !p.has_amax && !reduces(p);
+  return p.conv.kind != Conv::none && p.batch > 1 && p.batch <= kMostGroups && wide && plain && channels % block != 0;
 }
 
 bool batches_taps(const GemmProblem& problem, const Spec& spec) {
