@@ -53,12 +53,9 @@ std::optional<GemmProblem> conv_view(const GemmProblem& problem, const Spec& spe
 }
 
 bool runs_as_product(const GemmProblem& problem) {
-  // Where products were ahead (docs/notes/2026-11-convolution.md): of outputs up to what their model has seen, and of
-  // many filters; of weight gradients those that need no slices, of few pixels or of much to make.
-  constexpr int64_t kMostPixels = 1 << 16, kManyFilters = 320, kFewPixels = 10000;
-  constexpr double kManyElements = 1 << 21;
-  const double elements = double(problem.m) * double(problem.n);
-  if (problem.conv.kind == Conv::wgrad && problem.k > kFewPixels && elements < kManyElements) return false;
+  // Where products were ahead (docs/notes/2026-11-convolution.md): gradients, and of outputs up to what their model has
+  // seen, and of many filters.
+  constexpr int64_t kMostPixels = 1 << 16, kManyFilters = 320;
   if (problem.conv.kind == Conv::fprop && problem.m > kMostPixels && problem.n < kManyFilters) return false;
   if (problem.conv.division != Division::automatic) return false;  // which products do not have
   const auto product = matrix_product(problem);
