@@ -91,7 +91,7 @@ def main(argv: list[str] | None = None) -> int:
     fitted = {kind: constants for kind, constants in fitted.items() if kind < CONSTANTS}
     if len(fitted) == CONSTANTS:
         (FITTED / "constants.txt").write_text(constants_text(fitted))
-    elif fitted:
+    elif fitted and not arguments.keep_constants:
         print("Constants and trees of products are written together: nothing of them was written.")
         grown = {kind: trees for kind, trees in grown.items() if kind >= CONSTANTS}
     for kind, trees in grown.items():

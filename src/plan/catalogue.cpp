@@ -213,6 +213,10 @@ std::vector<Spec> variants(const Spec& tile, const GemmProblem& p) {
     constexpr int64_t kFew = 64;  // bytes of a pixel: half of what TMA fetches
     return channels * int64_t(size_of(p.a.dtype)) <= kFew;
   };
+  if (has_tma(tile.family) && !tile.transposed && may_run_by_group(p)) {
+    specs.push_back(tile);
+    specs.back().by_group = true;
+  }
   if (p.conv.kind == Conv::none || !is_plain(tile)) return specs;
   Spec gathering = tile;
   gathering.gather = has_tma(tile.family);
@@ -267,7 +271,7 @@ bool is_cheaper(const Choice& a, const Choice& b) {
 }
 
 /// What is considered, by specs and rough predictions: choices are large. The portable kernel is for what the Hopper
-/// kernel cannot serve.
+/// kernel cannot serve in one launch.
 class Considered {
  public:
   void add(const Choice& choice, double rough_us) { add(choice.spec, rough_us); }
@@ -310,7 +314,7 @@ class Considered {
   void add(const Spec& spec, double rough_us) {
     const KernelFamily family = spec.family;
     if (has_hopper_ && family == KernelFamily::portable) return;
-    if (!has_hopper_ && family == KernelFamily::sm90) {
+    if (!has_hopper_ && family == KernelFamily::sm90 && !spec.by_group) {
       std::erase_if(list_, [](const Rough& each) { return each.spec.family == KernelFamily::portable; });
       has_hopper_ = true;
     }
@@ -504,7 +508,7 @@ bool is_listed(const Spec& spec) {
   tile.split = SplitKMode::none;
   tile.slices = tile.cluster_k = 1;
   tile.multicast_m = tile.multicast_n = 1;
-  tile.gather = tile.fuses_classes = tile.narrow = tile.product = tile.apart = tile.halves = false;
+  tile.gather = tile.fuses_classes = tile.narrow = tile.product = tile.by_group = tile.apart = tile.halves = false;
   std::vector<Spec> listed = tiles(spec.family, true);
   listed.insert(listed.end(), std::begin(kSm90WeightTiles), std::end(kSm90WeightTiles));
   if (std::ranges::find(listed, tile) == listed.end()) return false;
@@ -515,7 +519,7 @@ bool is_listed(const Spec& spec) {
   if (!alone && (!tma || (!fours && std::ranges::none_of(kMulticasts, shares)))) return false;
   if (spec.gather && (!is_plain(spec) || !tma)) return false;
   if (spec.fuses_classes && spec.transposed) return false;
-  if (spec.product && (spec.gather || spec.fuses_classes)) return false;
+  if ((spec.product || spec.by_group) && (spec.gather || spec.fuses_classes)) return false;
   if (spec.halves && !spec.apart) return false;
   if (spec.narrow && (!alone || !tma || spec.pingpong || spec.gather || spec.fuses_classes)) return false;
   const uint32_t most = spec.split == SplitKMode::none      ? 1

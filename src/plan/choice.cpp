@@ -32,6 +32,17 @@ std::optional<Choice> make_product_choice(const GemmProblem& problem, const Devi
   return choice;
 }
 
+/// `spec` without the word "by_group", for one of the groups.
+std::optional<Choice> make_group_choice(const GemmProblem& problem, const DeviceInfo& device, Spec spec) {
+  if (!may_run_by_group(problem)) return std::nullopt;
+  spec.by_group = false;
+  auto choice = make_choice(one_group(problem), device, spec);
+  if (!choice || choice->parts > 1) return std::nullopt;
+  choice->spec.by_group = true;
+  choice->parts = uint32_t(problem.batch);
+  return choice;
+}
+
 /// `spec` without its words, for the product whose D another kernel quantises.
 std::optional<Choice> make_apart_choice(const GemmProblem& problem, const DeviceInfo& device, Spec spec) {
   const bool halves = spec.halves;
@@ -168,6 +179,7 @@ std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& 
                                   uint32_t part) {
   if (spec.apart || spec.halves) return make_apart_choice(problem, device, spec);
   if (spec.product) return make_product_choice(problem, device, spec);
+  if (spec.by_group) return make_group_choice(problem, device, spec);
   if (spec.family == KernelFamily::direct) return make_direct_choice(problem, device, spec);
   const bool is_conv = problem.conv.kind != Conv::none;
   if (is_conv ? spec.transposed || spec.narrow : spec.fuses_classes || spec.gather) return std::nullopt;

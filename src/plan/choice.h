@@ -18,7 +18,7 @@ struct Choice {
   GemmProblem problem;    ///< as the kernel sees it: transposed, or no convolution, if the spec says so
   int64_t rows_of_d = 0;  ///< of which a class of pixels has a part
   GemmConfig config;
-  uint32_t part = 0, parts = 1;  ///< of a convolution's classes: this launch's, of so many launches
+  uint32_t part = 0, parts = 1;  ///< of a convolution's classes, or groups: this launch's, of so many launches
   ScheduleShape schedule;
   double tiles = 0;                          ///< of D; where only the GPU knows, how many to expect
   uint32_t most_tiles = 0;                   ///< and at most

@@ -10,6 +10,7 @@
 #include "plan/operand_layout.h"
 #include "problem/conv.h"
 #include "problem/placement.h"
+#include "problem/problem.h"
 
 namespace cleave {
 namespace {
@@ -52,18 +53,24 @@ std::optional<GemmProblem> conv_view(const GemmProblem& problem, const Spec& spe
 }
 
 bool runs_as_product(const GemmProblem& problem) {
-  // Where products were ahead (docs/notes/2026-11-convolution.md): of outputs up to what their model has seen, and of
-  // many filters; of weight gradients those that need no slices, of few pixels or of much to make.
-  constexpr int64_t kMostPixels = 1 << 16, kManyFilters = 320, kFewPixels = 10000;
-  constexpr double kManyElements = 1 << 21;
-  const double elements = double(problem.m) * double(problem.n);
-  if (problem.conv.kind == Conv::wgrad && problem.k > kFewPixels && elements < kManyElements) return false;
+  // Where products were ahead (docs/notes/2026-11-convolution.md): gradients, and of outputs up to what their model has
+  // seen, and of many filters.
+  constexpr int64_t kMostPixels = 1 << 16, kManyFilters = 320;
   if (problem.conv.kind == Conv::fprop && problem.m > kMostPixels && problem.n < kManyFilters) return false;
   if (problem.conv.division != Division::automatic) return false;  // which products do not have
   const auto product = matrix_product(problem);
   if (!product) return false;
   const OperandLayouts operands = operand_layouts(*product);
   return operands.a.load_bytes == 16 && operands.b.load_bytes == 16;  // else threads put a convolution's lines together
+}
+
+bool may_run_by_group(const GemmProblem& p) {
+  constexpr int64_t kMostGroups = 32;  // which is as many launches
+  const int64_t block = atom_elements(p.a.dtype), channels = gathered_channels(p.conv);
+  const bool wide = std::min(p.conv.channels, p.conv.filters) > block;
+  const bool plain = p.scale_a.kind == Scaling::none && p.scale_b.kind == Scaling::none &&
+                     p.scale_out.kind == Scaling::none && !p.has_zero && !p.has_scale_d && !p.has_amax && !reduces(p);
+  return p.conv.kind != Conv::none && p.batch > 1 && p.batch <= kMostGroups && wide && plain && channels % block != 0;
 }
 
 bool batches_taps(const GemmProblem& problem, const Spec& spec) {

@@ -14,6 +14,10 @@ std::optional<GemmProblem> conv_view(const GemmProblem& problem, const Spec& spe
 /// a closer model of their time.
 bool runs_as_product(const GemmProblem& problem);
 
+/// Whether `problem` is a convolution in a few wide groups, of other than whole k blocks, which one launch of the
+/// Hopper kernel does not serve: a k block would reach into the next group. A launch for each does.
+bool may_run_by_group(const GemmProblem& problem);
+
 /// Whether the kernel makes a wgrad a batch of products, one for each tap: TMA fetches
 /// strips of channels, and a tap of other than whole strips does not fit beside its neighbour.
 bool batches_taps(const GemmProblem& problem, const Spec& spec);

@@ -1,4 +1,5 @@
-// A plan of several launches: a strided data gradient with more classes of pixels than one launch has room for.
+// A plan of several launches: a strided data gradient with more classes of pixels than one launch has room for, or a
+// convolution whose groups are launched one by one.
 #pragma once
 
 #include <memory>
@@ -8,7 +9,7 @@
 
 namespace cleave {
 
-/// All launches of `choice`, which is that of the first part of the classes.
+/// All launches of `choice`, which is that of the first part of the classes, or of a group.
 std::shared_ptr<const GemmPlan> make_parts_plan(const GemmProblem& problem, const Choice& choice, std::string why);
 
 }  // namespace cleave

@@ -45,7 +45,8 @@ bool has_many_parts(const GemmProblem& p) {
   if (problem.kernel == KernelFamily::sm90 && problem.conv.kind != Conv::none) {
     refuse(ErrorCode::unsupported,
            "kernel=\"sm90\" cannot serve this convolution on {}: it needs sm_90, channels and filters whose bytes are "
-           "multiples of 16, 16-bit operands (or fprop), groups of whole blocks of 128 bytes, strides up to 8 (4 x 4 "
+           "multiples of 16, 16-bit operands (or fprop), groups of whole blocks of 128 bytes or at most 32 wider "
+           "ones, strides up to 8 (4 x 4 "
            "in dgrad), and padding and filters within 128 pixels (16 where there is depth); use kernel=\"portable\" or "
            "\"auto\"",
            device.name);

@@ -18,7 +18,7 @@ struct Flag {
 constexpr Flag kFlags[] = {
     {"transposed", &Spec::transposed}, {"pingpong", &Spec::pingpong}, {"side_by_side", &Spec::fuses_classes},
     {"gather", &Spec::gather},         {"narrow", &Spec::narrow},     {"product", &Spec::product},
-    {"apart", &Spec::apart},           {"halves", &Spec::halves}};
+    {"by_group", &Spec::by_group},     {"apart", &Spec::apart},       {"halves", &Spec::halves}};
 
 }  // namespace
 

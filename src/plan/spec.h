@@ -20,10 +20,11 @@ struct Spec {
   bool fuses_classes = false;  ///< dgrad: all residue classes in the columns of one product
   bool gather = false;         ///< convolutions with few channels, sm90: threads load what is gathered
   bool narrow = false;         ///< products, sm90: threads load the operand of few rows, contiguous along them
-  bool product = false;  ///< convolutions of one tap: by the kernels of products (matrix_product in problem/conv.h)
-  bool apart = false;    ///< out_scale: D in float32, which a kernel behind the product quantises (quantize_apart.h),
-  bool halves = false;   ///< and of gated columns both halves, which that kernel joins
-  bool in_turn = false;  ///< no split: each CTA adds up `slices` of its tiles one after the other
+  bool product = false;   ///< convolutions of one tap: by the kernels of products (matrix_product in problem/conv.h)
+  bool by_group = false;  ///< convolutions in groups: a launch for each (parts_plan.h)
+  bool apart = false;     ///< out_scale: D in float32, which a kernel behind the product quantises (quantize_apart.h),
+  bool halves = false;    ///< and of gated columns both halves, which that kernel joins
+  bool in_turn = false;   ///< no split: each CTA adds up `slices` of its tiles one after the other
   uint32_t multicast_m = 1, multicast_n = 1;
   SplitKMode split = SplitKMode::none;
   uint32_t slices = 1;
@@ -33,7 +34,7 @@ struct Spec {
 };
 
 /// "sm90 128x256 multicast 2x1 parallel 16 clusters 4", with "transposed", "pingpong", "side_by_side",
-/// "gather", "narrow", "product", "apart", "halves" and "in_turn 4" where they apply.
+/// "gather", "narrow", "product", "by_group", "apart", "halves" and "in_turn 4" where they apply.
 std::string to_string(const Spec& spec);
 
 /// The inverse; nothing if `text` is not of that form.

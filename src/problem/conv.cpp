@@ -1,10 +1,12 @@
 #include "problem/conv.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "cleave/core/math.h"
 #include "launch/conv_grid.h"
 #include "launch/product.h"
+#include "problem/placement.h"
 
 namespace cleave {
 namespace {
@@ -27,6 +29,46 @@ std::optional<GemmProblem> matrix_product(const GemmProblem& problem) {
   product.conv = {};
   for (MatrixLayout* matrix : {&product.a, &product.b, &product.c, &product.d}) matrix->stride_batch = 0;
   return product;
+}
+
+GemmProblem one_group(const GemmProblem& problem) {
+  GemmProblem one = problem;
+  one.batch = 1;
+  const auto begin_anywhere = [](auto& layout) {
+    const uint32_t offset = common_alignment(uint64_t(layout.stride_batch) * size_of(layout.dtype));
+    layout.alignment = min_of<uint32_t>(layout.alignment, offset);
+    layout.stride_batch = 0;
+  };
+  for (MatrixLayout* matrix : {&one.a, &one.b, &one.c, &one.d}) begin_anywhere(*matrix);
+  one.bias_stride_batch = 0;
+  if (one.epilogue.function != nullptr) {
+    for (EpilogueLayout& input : one.epilogue.inputs) begin_anywhere(input);
+    for (EpilogueLayout& output : one.epilogue.outputs) begin_anywhere(output);
+  }
+  return one;
+}
+
+GemmArguments group_of(const GemmProblem& p, const GemmArguments& all, int64_t group) {
+  GemmArguments own = all;
+  const auto move = [&]<class Void>(Void*& data, DType dtype, int64_t stride) {
+    using Byte = std::conditional_t<std::is_const_v<Void>, const char, char>;
+    if (data != nullptr) data = static_cast<Byte*>(data) + group * stride * int64_t(size_of(dtype));
+  };
+  move(own.a, p.a.dtype, p.a.stride_batch);
+  move(own.b, p.b.dtype, p.b.stride_batch);
+  move(own.c, p.c.dtype, p.c.stride_batch);
+  move(own.d, p.d.dtype, p.d.stride_batch);
+  move(own.bias, p.bias_dtype, p.bias_stride_batch);
+  if (p.epilogue.function == nullptr) return own;
+  for (uint32_t i = 0; i < kMostEpilogueInputs; ++i) {
+    const EpilogueLayout& input = p.epilogue.inputs[i];
+    move(own.epilogue_inputs[i].data, input.dtype, input.stride_batch);
+  }
+  for (uint32_t i = 0; i < kMostEpilogueOutputs; ++i) {
+    const EpilogueLayout& output = p.epilogue.outputs[i];
+    move(own.epilogue_outputs[i], output.dtype, output.stride_batch);
+  }
+  return own;
 }
 
 int64_t pixels_read(const ConvLayout& conv) {

@@ -1,9 +1,12 @@
 // Which kernels serve which convolution, and what they make of it.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "cleave/core/math.h"
 #include "cleave/names.h"
 #include "conv_choice.h"
+#include "problem/conv.h"
 
 namespace cleave {
 namespace {
@@ -151,6 +154,27 @@ TEST(ConvChoice, GroupsHaveWholeBlocksOfChannels) {
   EXPECT_TRUE(mapped(problem(layer(Conv::wgrad, 64, 64), 4)));
   EXPECT_FALSE(mapped(problem(layer(Conv::wgrad, 96, 64), 4))) << "its batch are the taps";
   for (const Conv kind : kConvs) EXPECT_FALSE(mapped(problem(layer(kind, 1, 1), 64)));
+}
+
+// A launch for each: the next group's channels lie beyond the map's.
+TEST(ConvChoice, WideGroupsOfPartsOfBlocksAreLaunchedOneByOne) {
+  for (const Conv kind : kConvs) {
+    const GemmProblem p = problem(layer(kind, 112, 112), 3);
+    const auto choice = choose(p, "sm90 128x128 by_group");
+    ASSERT_TRUE(choice.has_value()) << to_string(kind);
+    EXPECT_EQ(choice->parts, 3u);
+    EXPECT_EQ(to_string(choice->spec), "sm90 128x128 by_group");
+    const auto one = choose(one_group(p), "sm90 128x128");
+    ASSERT_TRUE(one.has_value());
+    EXPECT_EQ(choice->config, one->config);
+    EXPECT_EQ(choice->problem, one->problem);
+    const auto is_by_group = [](const Choice& each) { return each.spec.by_group; };
+    EXPECT_TRUE(std::ranges::any_of(candidates(p, h100()), is_by_group));
+    EXPECT_FALSE(serves(problem(layer(kind, 128, 128), 3), "sm90 128x128 by_group")) << "whole blocks";
+    EXPECT_FALSE(serves(problem(layer(kind, 112, 112)), "sm90 128x128 by_group")) << "one group";
+    EXPECT_FALSE(serves(problem(layer(kind, 48, 48), 3), "sm90 128x128 by_group")) << "narrow groups";
+    EXPECT_FALSE(serves(problem(layer(kind, 112, 112), 33), "sm90 128x128 by_group")) << "as many launches";
+  }
 }
 
 TEST(ConvChoice, ABlockIsOfOneTap) {

@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <tuple>
 
 #include "conv_problems.h"
 #include "problem/arguments.h"
+#include "problem/conv.h"
 #include "problem/placement.h"
 #include "problem/problem.h"
 
@@ -98,6 +100,32 @@ TEST(ConvProblem, PixelsThatNoTapReadsCostNoBytes) {
   EXPECT_EQ(bytes(Conv::fprop), 2.0 * (8 * 8 + 8 * 8 + 64));
   EXPECT_EQ(bytes(Conv::wgrad), 2.0 * (8 * 8 + 8 * 8 + 64));
   EXPECT_EQ(bytes(Conv::dgrad), 2.0 * (48 * 8 + 8 * 8 + 64)) << "all of dx is written";
+}
+
+TEST(ConvProblem, AGroupIsAConvolutionOfItsOwn) {
+  for (const Conv kind : kConvs) {
+    GemmProblem p = good_conv(kind, 3);
+    p.has_c = true;
+    p.bias_stride_batch = 5;
+    const GemmProblem one = one_group(p);
+    EXPECT_EQ(one.batch, 1);
+    EXPECT_EQ(std::tuple(one.m, one.n, one.k), std::tuple(p.m, p.n, p.k));
+    EXPECT_EQ(one.a.stride_row, p.a.stride_row);
+    alignas(16) static uint16_t memory[1000];
+    GemmArguments all{.a = memory, .b = memory + 16, .c = memory + 32, .d = memory + 48, .bias = memory + 64};
+    p.bias_dtype = DType::f32;
+    const GemmArguments own = group_of(p, all, 2);
+    EXPECT_EQ(own.a, memory + 2 * p.a.stride_batch);
+    EXPECT_EQ(own.b, memory + 16 + 2 * p.b.stride_batch);
+    EXPECT_EQ(own.c, memory + 32 + 2 * p.c.stride_batch);
+    EXPECT_EQ(own.d, memory + 48 + 2 * p.d.stride_batch);
+    EXPECT_EQ(own.bias, reinterpret_cast<float*>(memory + 64) + 2 * 5);
+    EXPECT_EQ(own.scale_a, nullptr);
+    for (const MatrixLayout GemmProblem::* matrix : {&GemmProblem::a, &GemmProblem::b, &GemmProblem::d}) {
+      EXPECT_EQ((p.*matrix).stride_batch * 2 % (one.*matrix).alignment, 0);
+      EXPECT_EQ((one.*matrix).stride_batch, 0);
+    }
+  }
 }
 
 TEST(ConvProblem, ArgumentsAreKeptApartAsWholeTensors) {

@@ -367,6 +367,45 @@ def test_gradients_of_groups_filters(name: str) -> None:
     assert served > 1
 
 
+WIDE_GROUPS = {
+    "two": Convolution(3, 224, 224, (Axis(14, 3, 1, 1, 1), Axis(13, 3, 1, 1, 1)), groups=2),
+    "three, stride 2": Convolution(2, 240, 216, (Axis(28, 3, 2, 1, 1), Axis(27, 3, 2, 1, 1)), groups=3),
+    "one tap": Convolution(2, 160, 208, (Axis(20), Axis(21)), groups=2),
+    "along three axes": Convolution(2, 144, 160, (Axis(5, 3, 1, 1, 1), Axis(8, 3, 2, 1, 0), Axis(9, 1, 2)), groups=2),
+}
+
+
+@pytest.mark.parametrize("name", WIDE_GROUPS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_wide_groups(kind: str, name: str) -> None:
+    """Groups of other than whole k blocks, each a launch of the Hopper kernel."""
+    of, options = WIDE_GROUPS[name], {"kernel": "sm90"}
+    skip_unless_served("sm90")
+    whole = {"has_c": True} if kind == "wgrad" else {"has_c": True, "has_bias": True, "activation": "relu"}
+    for dtype in ("float16", "bfloat16"):
+        for epilogue in ({}, whole):
+            Case(kind, of, dtype, options=options, **epilogue).check()
+    case = Case(kind, of)
+    for kernel in ("sm90 128x128 by_group", "sm90 128x64 by_group parallel 3", "sm90 64x128 by_group stream_k 1"):
+        case.check_kernel(kernel)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_infinity_stays_in_its_group(kind: str) -> None:
+    skip_unless_served("sm90")
+    case = Case(kind, WIDE_GROUPS["two"], options={"kernel": "sm90"})
+    case.check()
+    finite = case.out.clone()
+    for name, tensor in case.tensors.items():
+        if name != case.made:
+            half = tensor.shape[0] // 2 if name == "weight" else tensor.shape[1] // 2
+            (tensor[half:] if name == "weight" else tensor[:, half:]).fill_(float("inf"))
+    case.run()
+    by_group = [x.chunk(2, 0 if kind == "wgrad" else 1) for x in (case.out, finite)]
+    assert torch.equal(by_group[0][0], by_group[1][0])
+    assert not torch.isfinite(by_group[0][1]).all()
+
+
 def test_infinite_pixels_that_no_output_of_groups_meets() -> None:
     x, dy = channels_last(2, 32, 12, 12, dtype="float16"), channels_last(2, 32, 5, 5, dtype="float16")
     settings = {"stride": 2, "groups": 2, "kernel": "direct"}
