@@ -49,7 +49,6 @@ cleave_embed_files(cleave FUNCTION embedded_public_headers ROOT include include
                    PATTERN cleave/conv_layout.h cleave/problem.h)
 cleave_embed_files(cleave FUNCTION embedded_torch_headers ROOT python python
                    PATTERN torch_ops/stable.h torch_ops/unstable.h)
-cleave_embed_files(cleave FUNCTION embedded_activations ROOT python/cleave/torch/_operators PATTERN activations.py)
 cleave_embed_files(cleave FUNCTION embedded_sums ROOT python/cleave/torch/_operators PATTERN sum_to.py)
 cleave_embed_files(cleave FUNCTION embedded_functions
                    ROOT python/cleave/_epilogue python/cleave/_epilogue python/cleave/_epilogue

@@ -89,6 +89,11 @@ def limited_swiglu(acc, limit: cleave.scalar):
 
 
 @cleave.epilogue
+def geglu_in_pairs(acc):
+    return cleave.gelu(acc.even) * acc.odd
+
+
+@cleave.epilogue
 def soft_cap(acc):
     return 30.0 * cleave.tanh(acc / 30.0)
 
@@ -107,6 +112,7 @@ OPERATIONS = [
     _operation("bf16_column_gelu", SM_90A, dtype="bfloat16", bias="column", activation="gelu"),
     _operation("bf16_gelu_tanh", SM_80, dtype="bfloat16", activation="gelu_tanh", layout="tt"),
     _operation("bf16_swiglu", SM_90A, dtype="bfloat16", activation="swiglu", bias="row"),
+    _operation("bf16_swiglu_interleaved", SM_90A, dtype="bfloat16", activation="swiglu_interleaved", bias="row"),
     _operation("bf16_parallel", BOTH, _split("parallel", 8), dtype="bfloat16", k=8192),
     _operation("bf16_cluster", SM_90A, _split("cluster", 4), dtype="bfloat16", bias="row"),
     _operation("bf16_stream_k", BOTH, _split("stream_k"), dtype="bfloat16", batch=2),
@@ -128,6 +134,7 @@ OPERATIONS = [
     _operation("fused", BOTH, dtype="bfloat16", epilogue=FUSED),
     _operation("fused_batch", SM_90A, _split("serial", 2), dtype="float16", batch=3, layout="nn", epilogue=MASKED),
     _operation("fused_gates", BOTH, dtype="bfloat16", bias="row", epilogue=GATED),
+    _operation("fused_pairs", BOTH, dtype="float16", bias="row", epilogue=geglu_in_pairs),
     _operation("fused_i8", BOTH, _split("parallel", 4), dtype="int8", scaling="row", out_dtype="float16",
                epilogue=FUSED),
     _operation("fused_fp8", SM_90A, dtype="float8_e4m3fn", scaling="row", epilogue=soft_cap),

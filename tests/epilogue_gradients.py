@@ -51,7 +51,7 @@ class Case:
         self.text = text
         torch.manual_seed(seed)
         self.shapes = dict(re.findall(r"(\w+): cleave\.(\w+)", text.split("\n", 1)[0]))
-        self.gated = "acc.gate" in text
+        self.gated = "acc.gate" in text or "acc.even" in text
         self.a, self.b = torch.randn(*batch, M, K) / K**0.5, torch.randn(*batch, K, 2 * N if self.gated else N)
         self.inputs = {name: torch.randn(SHAPES[shape]) for name, shape in self.shapes.items()}
         self.leaves = [self.a, self.b, *self.inputs.values()]
@@ -77,7 +77,7 @@ class Case:
         columns = {name: x.unsqueeze(1) for name, x in inputs.items() if self.shapes[name] == "column"}
         acc = leaves[0] @ leaves[1]
         if self.gated:
-            acc = SimpleNamespace(gate=acc[..., :N], up=acc[..., N:])
+            acc = SimpleNamespace(gate=acc[..., :N], up=acc[..., N:], even=acc[..., 0::2], odd=acc[..., 1::2])
         made = names["drawn"](acc, **inputs | columns)
         outputs = list(made.values()) if isinstance(made, dict) else [made]
         loss = sum((x * w.to(dtype)).sum() for x, w in zip(outputs, self.weights, strict=False))

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from cleave._epilogue.activations import GATED
 from cleave.testing import activations
 from cleave.testing.arrays import NumpyArrays
 from cleave.testing.dtypes import DTYPES
@@ -21,12 +22,6 @@ ACTIVATIONS = tuple(activations.ELEMENTWISE)
 
 def activate(name: str, x: np.ndarray) -> np.ndarray:
     return activations.activate(NumpyArrays(), name, x)
-
-
-def halves(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The columns that swiglu calls gates, and those that it calls ups."""
-    gates, ups = np.split(x, 2, axis=-1)
-    return gates, ups
 
 
 def gemm(
@@ -78,9 +73,9 @@ def assert_close(
     activation = epilogue.pop("activation", "none")
     sums = gemm(a, b, **epilogue)
     # Small positive numbers times tiny tails: the float32 functions have errors of their own.
-    if activation == "swiglu":
-        gates, ups = halves(sums)
-        gate_bound, up_bound = halves(bound)
+    if activation in GATED:
+        gates, ups = activations.opened(activation, sums)
+        gate_bound, up_bound = activations.opened(activation, bound)
         gate_bound = activations.carried("silu", gates, gate_bound)
         factor = abs(activate("silu", gates)) + gate_bound
         factor_bound = gate_bound + 4 * ROUNDOFF["float32"] * (1 + factor)

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from cleave._epilogue.activations import GATED
 from cleave.testing.activations import activate
 from cleave.testing.arrays import TorchArrays
 
@@ -60,7 +61,7 @@ def product(
         )
     parts, at = [], 0
     along, total = (0, a.shape[0]) if b.dim() == 3 else (1, b.shape[1])
-    columns = b.shape[-1] // 2 if activation == "swiglu" else b.shape[-1]
+    columns = b.shape[-1] // 2 if activation in GATED else b.shape[-1]
 
     def zeros(count: int) -> torch.Tensor:
         shape = (count, columns) if along == 0 else (a.shape[1], count)

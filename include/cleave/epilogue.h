@@ -66,9 +66,9 @@ class EpilogueFunction {
   const std::vector<Output>& outputs() const { return outputs_; }
   /// The ready-made function that it is; of others none.
   Activation activation() const { return activation_; }
-  /// Whether it takes two sums for each element of D: B has columns of a gate projection, then those of an up
-  /// projection, as under swiglu.
-  bool gated() const { return gated_; }
+  /// Whether it takes two sums for each element of D, and where in B the columns of the gate projection and of the up
+  /// projection lie that these are of.
+  Gates gates() const { return gates_; }
   /// Whether an output is reduced.
   bool reduces() const { return reduces_; }
   /// As `epilogue_function` reads it. Equal functions have equal texts.
@@ -87,7 +87,8 @@ class EpilogueFunction {
   std::vector<EpilogueNode> nodes_;
   std::vector<Output> outputs_;
   Activation activation_ = Activation::none;
-  bool gated_ = false, reduces_ = false;
+  Gates gates_ = Gates::none;
+  bool reduces_ = false;
   std::string text_;
   std::shared_ptr<const EpilogueEvaluator> evaluator_;
 };
@@ -97,7 +98,8 @@ class EpilogueFunction {
 ///   bias row                 an input and its InputShape; in the order of GemmArguments::epilogue_inputs
 ///   %0 = add acc bias        a value: an Elementwise operation of `acc` (the sum: what D would be without the
 ///                            function, but for its conversion), inputs, values before it, or numbers
-///   %1 = multiply acc.gate acc.up   the same of a gated function, whose sums are two: it has no acc
+///   %1 = multiply acc.gate acc.up   the same of a gated function, whose sums are two: it has no acc. Where gates and
+///                                   ups are interleaved they are acc.even and acc.odd
 ///   d = %0                   an output: the first one is D; the right side may be an operation, too
 ///   pre:float32 = %0         one of a type of its own
 ///   norm = sum column %0     a Reduction of a value to a scalar, row or column, in float32; not D

@@ -17,7 +17,7 @@ namespace cleave {
 /// | Activation | gelu, for gelu_erf                                            |
 /// | all        | auto, for automatic                                           |
 ///
-/// For DType, Precision, SplitKMode, Activation, Bias, Scaling, Grouping (without classes),
+/// For DType, Precision, SplitKMode, Activation, Gates, Bias, Scaling, Grouping (without classes),
 /// GroupBounds, Conv, Division, Granularity, Norm, WeightFormat, Major, Order, KernelFamily,
 /// ScoringFunc and GroupScore.
 template <class Enum>

@@ -99,12 +99,12 @@ struct EpilogueLayout {
 /// too: epilogue_of(Activation::relu), in cleave/epilogue.h.
 struct EpilogueProblem {
   const EpilogueFunction* function = nullptr;
-  bool gated = false;                                 ///< as the function is: b is [batch, k, 2n]
+  Gates gates = Gates::none;                          ///< the function's; with gates b is [batch, k, 2n]
   EpilogueLayout inputs[kMostEpilogueInputs] = {};    ///< in the function's order
   EpilogueLayout outputs[kMostEpilogueOutputs] = {};  ///< those beside D
 
   friend bool operator==(const EpilogueProblem& x, const EpilogueProblem& y) {
-    if (x.function != y.function || x.gated != y.gated) return false;
+    if (x.function != y.function || x.gates != y.gates) return false;
     if (x.function == nullptr) return true;
     for (uint32_t i = 0; i < kMostEpilogueInputs; ++i)
       if (!(x.inputs[i] == y.inputs[i])) return false;

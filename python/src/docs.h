@@ -27,7 +27,8 @@ Args:
     bias: [N] or [1, N] for one value per column of D, [M, 1] for one per row; contiguous; float16,
         bfloat16 or float32.
     activation: {activations}. "swiglu" takes a b (and a bias per column) of
-        2 N columns, gates before ups: D = silu(gates) * ups, row-major, without c.
+        2 N columns, gates before ups: D = silu(gates) * ups, row-major, without c; under
+        "swiglu_interleaved" each gate is followed by its up.
     epilogue: a function made by `cleave.epilogue`, called with its inputs; it is applied to the sums
         instead of an activation. If it has several outputs, they are returned as a tuple, and `out`
         may be a tuple too.

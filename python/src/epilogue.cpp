@@ -10,6 +10,7 @@
 #include "bindings.h"
 #include "cleave/core/saturate.h"
 #include "cleave/epilogue.h"
+#include "cleave/names.h"
 #include "errors.h"
 #include "operands/epilogue_operands.h"
 #include "parameters.h"
@@ -190,8 +191,8 @@ void bind_epilogue(nb::module_& m) {
           "text", [](const FunctionObject& self) { return self.function->text(); },
           "The function, one operation a line. Functions that do the same have equal texts.")
       .def_prop_ro(
-          "gated", [](const FunctionObject& self) { return self.function->gated(); },
-          "Whether it takes two sums for each element of D: acc.gate and acc.up.")
+          "gated", [](const FunctionObject& self) { return self.function->gates() != Gates::none; },
+          "Whether it takes two sums for each element of D: acc.gate and acc.up, or acc.even and acc.odd.")
       .def_prop_ro("inputs", &inputs_of, "Names and shapes.")
       .def_prop_ro("outputs", &outputs_of, "Names, D's first.")
       .def(
@@ -199,6 +200,12 @@ void bind_epilogue(nb::module_& m) {
           [](const FunctionObject& self, const FunctionObject& other) { return self.function == other.function; },
           nb::is_operator())
       .def("__hash__", [](const FunctionObject& self) { return std::hash<const void*>()(self.function); });
+  nb::dict activations;
+  for (const Activation activation : values_of<Activation>) {
+    if (activation == Activation::none) continue;
+    activations[std::string(to_string(activation)).c_str()] = epilogue_of(activation).function->text();
+  }
+  m.attr("activations") = activations;  // their functions' texts
 }
 
 }  // namespace cleave::python

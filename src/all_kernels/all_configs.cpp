@@ -116,9 +116,9 @@ class Collector {
 
   void epilogues() {
     for (const Activation activation : values_of<Activation>) {
-      if (activation == Activation::none || activation == Activation::swiglu) continue;
       GemmProblem p = product(DType::bf16, DType::bf16, DType::bf16);
       p.epilogue = epilogue_of(activation);
+      if (activation == Activation::none || p.epilogue.gates != Gates::none) continue;
       p.bias = Bias::row;
       p.has_c = true;
       visit(p);

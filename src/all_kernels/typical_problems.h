@@ -180,7 +180,7 @@ inline GemmProblem with_gate(GemmProblem p) {
     %7 = add %3 1
     d = multiply %6 %7
     kept = %0)");
-  p.epilogue.gated = true;
+  p.epilogue.gates = Gates::halves;
   p.epilogue.inputs[0] = {.shape = InputShape::scalar, .dtype = DType::f32, .alignment = 4};
   p.epilogue.outputs[0] = {.dtype = p.d.dtype, .alignment = 16, .stride = p.d.stride_row};
   p.b.stride_batch = 0;

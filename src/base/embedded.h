@@ -40,9 +40,6 @@ std::span<const EmbeddedFile> embedded_torch_headers();
 /// Sums of gradients in Python, which both have: "sum_to.py".
 std::span<const EmbeddedFile> embedded_sums();
 
-/// And the gradients of activations: "activations.py".
-std::span<const EmbeddedFile> embedded_activations();
-
 /// An epilogue function's graph, its derivative and their values by PyTorch: "graph.py".
 std::span<const EmbeddedFile> embedded_functions();
 

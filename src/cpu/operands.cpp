@@ -7,7 +7,11 @@
 namespace cleave::cpu {
 
 Operands::Operands(const GemmProblem& problem, const GemmArguments& arguments, const Tiling& tiling)
-    : problem_(problem), arguments_(arguments), tiling_(tiling), listed_(list_params(problem)) {
+    : problem_(problem),
+      arguments_(arguments),
+      tiling_(tiling),
+      listed_(list_params(problem)),
+      gates_(gate_columns(problem)) {
   if (problem.conv.kind != Conv::none) gather_.emplace(problem, arguments);
   listed_.entries = arguments.gather;
 }
@@ -28,7 +32,7 @@ void Operands::pack_a(const TileCoord& coord, Span rows, Span k, float* out) con
   cpu::pack_a({a.dtype, arguments_.a, at.offset, at.stride, a.stride_col, rows.count, k.count}, k.count, out);
 }
 
-void Operands::pack_b(const TileCoord& coord, Span columns, Span k, float* out) const {
+void Operands::pack_b(const TileCoord& coord, Span columns, bool is_up, Span k, float* out) const {
   switch (problem_.conv.kind) {
     case Conv::wgrad:
       return gather_->pack_b(tiling_.classes[coord.conv_class], coord.batch, columns, k, out);
@@ -40,7 +44,9 @@ void Operands::pack_b(const TileCoord& coord, Span columns, Span k, float* out) 
   if (problem_.weights_b.format != WeightFormat::none)
     return pack_weights(problem_, arguments_, coord.batch, columns, k, out);
   const MatrixLayout& b = problem_.b;
-  const Place at = place(b, coord, b.stride_col, b.stride_row, problem_.n, columns.first, k.first);
+  const int64_t stride = b.stride_col * gates_.step;
+  Place at = place(b, coord, stride, b.stride_row, problem_.n, columns.first, k.first);
+  at.offset += is_up * gates_.up * b.stride_col;
   cpu::pack_b({b.dtype, arguments_.b, at.offset, at.stride, b.stride_row, columns.count, k.count}, k.count, out);
 }
 

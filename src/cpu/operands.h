@@ -4,6 +4,7 @@
 
 #include <optional>
 
+#include "cleave/config/gate_columns.h"
 #include "cleave/config/list_params.h"
 #include "cleave/gemm.h"
 #include "cpu/gather.h"
@@ -19,7 +20,8 @@ class Operands {
   /// `k` of some rows of A, or columns of B, that the tile at `coord` needs. In fprop and dgrad, rows
   /// are pixels of the tile's class, and K is the taps of the class x channels.
   void pack_a(const TileCoord& coord, Span rows, Span k, float* out) const;
-  void pack_b(const TileCoord& coord, Span columns, Span k, float* out) const;
+  /// `is_up`: of the ups that go with these columns of D, else of their gates.
+  void pack_b(const TileCoord& coord, Span columns, bool is_up, Span k, float* out) const;
 
  private:
   /// The offset of the element at the first of `line` and `k`, and the stride of the lines, in a matrix whose strided
@@ -37,6 +39,7 @@ class Operands {
   const GemmArguments& arguments_;
   const Tiling& tiling_;
   ListParams listed_;  // where a list names A's rows
+  GateColumns gates_;
   std::optional<Gather> gather_;
 };
 

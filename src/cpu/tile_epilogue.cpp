@@ -141,13 +141,14 @@ void TileEpilogue<Sum>::operator()(const TileCoord& coord, uint32_t begin, uint3
   const TileArea area = area_of(problem_, tiling_, coord);
   const bool empty = tiling_.grouping == Grouping::k ? coord.range.size() == 0 : problem_.k == 0;
   const uint32_t up = tiling_.columns();  // under a gate: where the up columns begin in a line of sums
+  const GateColumns gates = gate_columns(problem_);
   BroadcastValues column_values[kWidestTileN];
   std::optional<FunctionLines> lines;
   if (problem_.epilogue.function != nullptr) lines.emplace(*this, area, coord.batch);
   for (uint32_t part = 0; part < tiling_.parts; ++part) {
-    const uint32_t column = part * uint32_t(problem_.n) + area.column;
     for (uint32_t j = 0; j < area.columns; ++j) {
-      column_values[part * up + j] = column_broadcast(config_, params_, scales_b_, column + j, coord.batch, column + j);
+      const uint32_t column = gates.of(area.column + j, part);
+      column_values[part * up + j] = column_broadcast(config_, params_, scales_b_, column, coord.batch, column);
     }
   }
   for (uint32_t i = begin; i < min_of(end, area.rows); ++i) {

@@ -20,18 +20,19 @@ struct Stretch {
   float sums[kMicroRows][kMicroColumns];
 };
 
-/// The scales of the `count` rows (columns of B) from `row` on, of those that a list names if there is one; the last
-/// one's where there are no more.
+/// The scales of the `count` rows (of D's columns: of their gates, or ups) from `row` on, of those that a list names if
+/// there is one; the last one's where there are no more.
 template <uint32_t count>
 struct StretchScales {
   float of[count];
 
   StretchScales(const ScaleLayout& layout, const float* data, uint32_t batch, int64_t row, int64_t rows, int64_t k,
-                const ListParams& listed = {}) {
+                const ListParams& listed, GateColumns gates = {}, uint32_t is_up = 0) {
     const float* const block = data + batch * layout.stride_batch + k / kScaleBlock * layout.stride_k;
     for (uint32_t i = 0; i < count; ++i) {
       const int64_t own = min_of(row + i, rows - 1);
-      const int64_t line = listed.entries == nullptr ? own : scale_row<true>(listed, uint32_t(own));
+      const int64_t line =
+          listed.entries == nullptr ? gates.of(uint32_t(own), is_up) : scale_row<true>(listed, uint32_t(own));
       of[i] = block[(layout.rows == 1 ? line : line / kScaleBlock) * layout.stride_row];
     }
   }
@@ -63,11 +64,10 @@ void TileProduct<Sum>::operator()(const WorkTile& work, Scratch<Sum>& scratch, S
     operands_.pack_a(work, {area.row, area.rows}, {first, k}, scratch.a.values);
     if (in_parts(p.precision)) scratch.a.split(p.precision, round_up(area.rows, kMicroRows) * k);
     for (uint32_t part = 0; part < t.parts; ++part) {
-      const uint32_t column = part * uint32_t(p.n) + area.column;
-      operands_.pack_b(work, {column, area.columns}, {first, k}, scratch.b.values);
+      operands_.pack_b(work, {area.column, area.columns}, part == 1, {first, k}, scratch.b.values);
       if (in_parts(p.precision)) scratch.b.split(p.precision, round_up(area.columns, kMicroColumns) * k);
       const auto multiply_all = [&](const float* a, const float* b) {
-        multiply_block({work.batch, area.row, column, first, k}, area.rows, area.columns, a, b,
+        multiply_block({work.batch, area.row, area.column, first, k, part}, area.rows, area.columns, a, b,
                        sums + part * t.columns());
       };
       multiply_all(scratch.a.values, scratch.b.values);
@@ -114,8 +114,8 @@ void TileProduct<float>::multiply(const Step& step, const float* a, const float*
     Stretch stretch;
     micro_kernel_.store(end - begin, a + begin * kMicroRows, b + begin * kMicroColumns, stretch.sums[0], kMicroColumns);
     const StretchScales<kMicroRows> scale_a(p.scale_a, arguments_.scale_a, step.batch, step.row, p.m, first, listed_);
-    const StretchScales<kMicroColumns> scale_b(p.scale_b, arguments_.scale_b, step.batch, step.column,
-                                               tiling_.parts * p.n, first);
+    const StretchScales<kMicroColumns> scale_b(p.scale_b, arguments_.scale_b, step.batch, step.column, p.n, first, {},
+                                               gate_columns(p), step.is_up);
     for (uint32_t i = 0; i < kMicroRows; ++i) {
       float* const line = sums + i * tiling_.tile_n;
       for (uint32_t j = 0; j < kMicroColumns; ++j) {

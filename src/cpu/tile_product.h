@@ -29,11 +29,11 @@ class TileProduct {
   void operator()(const WorkTile& work, Scratch<Sum>& scratch, Sum* sums) const;
 
  private:
-  /// `k` elements of K from `first` on, for the micro-tile at (row, column) of D.
+  /// `k` elements of K from `first` on, for the micro-tile at (row, column) of D. `is_up`: 1 for the sums of ups.
   struct Step {
     uint32_t batch;
     int64_t row, column, first;
-    uint32_t k;
+    uint32_t k, is_up;
   };
 
   /// sums += the product of a K block's panels. `first`: the step of its first micro-tile.

@@ -93,7 +93,7 @@ std::string print(const EpilogueProblem& epilogue) {
   };
   Initialiser text;
   text.add("function", "&kFunction");
-  text.add("gated", epilogue.gated, false);
+  text.add("gates", epilogue.gates, Gates::none);
   text.add("inputs", list(epilogue.inputs, epilogue.function->inputs().size()));
   text.add("outputs", list(epilogue.outputs, epilogue.function->outputs().size() - 1));
   return text.in_braces(",\n                 ");

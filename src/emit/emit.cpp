@@ -110,11 +110,7 @@ EmittedFiles emit(const GemmPlan& plan, const EmitOptions& options) {
       for (const EmbeddedFile& file : copied) files.emplace(options.name + place + file.name, file.text);
     };
     add("/_", embedded_sums());
-    if (function) {
-      add("/function/", embedded_functions());
-    } else {
-      add("/_", embedded_activations());
-    }
+    if (function) add("/function/", embedded_functions());
   }
   if (cubin) add_images(choices, vocabulary, files);
   add_included_headers(files);

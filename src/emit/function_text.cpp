@@ -5,6 +5,7 @@
 
 #include "base/enumerators.h"
 #include "emit/parts.h"
+#include "epilogue/sums.h"
 
 namespace cleave {
 namespace {
@@ -59,13 +60,9 @@ std::string readable(const EpilogueFunction& function) {
     const EpilogueNode& node = nodes[i];
     switch (node.kind) {
       case Kind::sum:
-        names.emplace_back("acc");
-        break;
       case Kind::gate:
-        names.emplace_back("acc.gate");
-        break;
       case Kind::up:
-        names.emplace_back("acc.up");
+        names.emplace_back(name_of_sum(node.kind, function.gates()));
         break;
       case Kind::input:
         names.push_back(function.inputs()[node.operands[0]].name);

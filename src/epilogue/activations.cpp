@@ -46,6 +46,10 @@ constexpr std::string_view text_of(Activation activation) {
       return "%0 = silu acc.gate\n"
              "%1 = multiply %0 acc.up\n"
              "d = %1\n";
+    case Activation::swiglu_interleaved:
+      return "%0 = silu acc.even\n"
+             "%1 = multiply %0 acc.odd\n"
+             "d = %1\n";
   }
   return {};
 }
@@ -73,7 +77,7 @@ EpilogueProblem epilogue_of(Activation activation) {
   static constinit Lazy<ReadyMade> ready_made;
   EpilogueProblem problem;
   problem.function = ready_made.get().of[size_t(activation)];
-  problem.gated = activation == Activation::swiglu;
+  if (problem.function != nullptr) problem.gates = problem.function->gates();
   return problem;
 }
 

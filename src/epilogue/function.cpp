@@ -18,12 +18,12 @@
 #include "cleave/names.h"
 #include "epilogue/activations.h"
 #include "epilogue/evaluate.h"
+#include "epilogue/sums.h"
 #include "process/fork.h"
 
 namespace cleave {
 namespace {
 
-constexpr std::string_view kSum = "acc", kGate = "acc.gate", kUp = "acc.up";
 constexpr size_t kMostNodes = 256;
 
 bool is_name(std::string_view word) {
@@ -130,7 +130,8 @@ class EpilogueReader {
   void read_input(std::string_view name, std::string_view shape) {
     const auto known = enumerator_of<InputShape>(shape);
     if (!known) refuse_line("input {} is {}; it must be scalar, row, column or matrix", name, shape);
-    if (!is_name(name) || name == kSum || number_of(name)) refuse_line("\"{}\" is no name of an input", name);
+    if (!is_name(name) || name == name_of_sum(Node::Kind::sum, Gates::none) || number_of(name))
+      refuse_line("\"{}\" is no name of an input", name);
     const auto number = uint32_t(function_->inputs_.size());
     if (number == kMostEpilogueInputs) refuse_line("{} is one input too many; there may be {}", name, number);
     if (!names_.try_emplace(std::string(name), add({.kind = Node::Kind::input, .operands = {number}})).second) {
@@ -152,14 +153,25 @@ class EpilogueReader {
   }
 
   uint32_t operand(std::string_view word) {
-    if (word == kSum) return add({.kind = Node::Kind::sum});
-    if (word == kGate) return add({.kind = Node::Kind::gate});
-    if (word == kUp) return add({.kind = Node::Kind::up});
+    if (word == name_of_sum(Node::Kind::sum, Gates::none)) return add({.kind = Node::Kind::sum});
+    for (const Gates gates : {Gates::halves, Gates::interleaved}) {
+      for (const Node::Kind kind : {Node::Kind::gate, Node::Kind::up}) {
+        if (word == name_of_sum(kind, gates)) return gated(kind, gates);
+      }
+    }
     const auto known = names_.find(std::string(word));
     if (known != names_.end()) return known->second;
     const std::optional<float> number = number_of(word);
     if (!number) refuse_line("{} is neither acc nor an input, a value before this line, or a number of float32", word);
     return add({.kind = Node::Kind::constant, .constant = *number});
+  }
+
+  uint32_t gated(Node::Kind kind, Gates gates) {
+    if (function_->gates_ != Gates::none && function_->gates_ != gates) {
+      refuse_line("acc.even or acc.odd is beside acc.gate or acc.up; b's columns take turns, or they are halves");
+    }
+    function_->gates_ = gates;
+    return add({.kind = kind});
   }
 
   /// The place of a node, which is added unless there is an equal one. NaNs are equal to each other.
@@ -192,9 +204,10 @@ class EpilogueReader {
     const auto has = [&](Node::Kind kind) {
       return std::ranges::any_of(function_->nodes_, [&](const Node& node) { return node.kind == kind; });
     };
-    function_->gated_ = has(Node::Kind::gate) || has(Node::Kind::up);
-    if (function_->gated_ && has(Node::Kind::sum)) {
-      refuse_value("the epilogue function takes acc beside acc.gate or acc.up; a gated one has no other sums");
+    if (!has(Node::Kind::gate) && !has(Node::Kind::up)) function_->gates_ = Gates::none;
+    if (function_->gates_ != Gates::none && has(Node::Kind::sum)) {
+      refuse_value("the epilogue function takes acc beside {} or {}; a gated one has no other sums",
+                   name_of_sum(Node::Kind::gate, function_->gates_), name_of_sum(Node::Kind::up, function_->gates_));
     }
     write_text();
   }
@@ -208,13 +221,9 @@ class EpilogueReader {
     for (const Node& node : function_->nodes_) {
       switch (node.kind) {
         case Node::Kind::sum:
-          names.emplace_back(kSum);
-          break;
         case Node::Kind::gate:
-          names.emplace_back(kGate);
-          break;
         case Node::Kind::up:
-          names.emplace_back(kUp);
+          names.emplace_back(name_of_sum(node.kind, function_->gates_));
           break;
         case Node::Kind::input:
           names.push_back(function_->inputs_[node.operands[0]].name);

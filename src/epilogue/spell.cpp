@@ -53,8 +53,9 @@ std::string function_definition(const EpilogueFunction& function) {
         std::ranges::any_of(function.nodes(), [&](const EpilogueNode& node) { return node.kind == kind; });
     return fmt::format("{}{}, ", used ? "" : "[[maybe_unused]] ", text);
   };
-  std::string text = "  static CLEAVE_HD void run(" + parameter(function.gated() ? Kind::gate : Kind::sum, "float acc");
-  if (function.gated()) text += parameter(Kind::up, "float up");
+  const bool is_gated = function.gates() != Gates::none;
+  std::string text = "  static CLEAVE_HD void run(" + parameter(is_gated ? Kind::gate : Kind::sum, "float acc");
+  if (is_gated) text += parameter(Kind::up, "float up");
   text += parameter(Kind::input, "const auto& in");
   return text + fmt::format("float (&out)[{}]) {{\n{}  }}", function.outputs().size(), function_lines(function));
 }

@@ -38,6 +38,15 @@ inline TensorMapShape ragged(TensorMapShape map) {
   return map;
 }
 
+/// The same matrix, its gates and its ups each as one of its own: the third dimension, before the batch.
+inline TensorMapShape in_two(TensorMapShape map, int64_t to_up) {
+  map.rank = 4;
+  map.size = {map.size[0], map.size[1], 2, map.size[2]};
+  map.stride_bytes = {0, map.stride_bytes[1], uint64_t(to_up) * size_of(map.dtype), map.stride_bytes[2]};
+  map.box = {map.box[0], map.box[1], 1, 1};
+  return map;
+}
+
 }  // namespace detail
 
 inline TensorMapShape map_of_a(const GemmConfig& c, const GemmParams& p, uint32_t batch) {
@@ -51,12 +60,13 @@ inline TensorMapShape map_of_a(const GemmConfig& c, const GemmParams& p, uint32_
 
 inline TensorMapShape map_of_b(const GemmConfig& c, const GemmParams& p, uint32_t batch) {
   const bool by_k = c.operands.b_major == Major::k;
-  const uint32_t pieces = gated(c) ? 2 : 1;
-  const uint32_t n = p.size.n * pieces;
+  const uint32_t n = p.size.n, pieces = gated(c) ? 2 : 1;
+  const int64_t line = by_k ? p.b.stride * p.gates.step : p.b.stride;
   const TensorMapShape map =
-      detail::matrix_map("b", c.operands.b, by_k ? p.size.k : n, by_k ? n : p.size.k, p.b.stride, p.b.batch_stride,
-                         batch, box_width(c.operands.b_major, stage_columns(c), c.operands.b),
+      detail::matrix_map("b", c.operands.b, by_k ? p.size.k : n, by_k ? n : p.size.k, line, p.b.batch_stride, batch,
+                         box_width(c.operands.b_major, stage_columns(c), c.operands.b),
                          box_rows(c.operands.b_major, c.tile.n, c.tile.k, c.cluster.multicast_m, pieces));
+  if (gated(c)) return detail::in_two(map, by_k ? p.b.stride * p.gates.up : p.gates.up);
   return loads_ragged(c.schedule.grouping, c.operands.b_major) ? detail::ragged(map) : map;
 }
 

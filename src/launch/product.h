@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "cleave/config/gate_columns.h"
 #include "cleave/config/list_params.h"
 #include "cleave/problem.h"
 #include "cleave/schedule/groups.h"
@@ -11,7 +12,13 @@ namespace cleave {
 
 /// Whether two columns of B, a gate's and an up's, make one of D.
 constexpr bool is_gated(const GemmProblem& p) {
-  return p.epilogue.gated;
+  return p.epilogue.gates != Gates::none;
+}
+
+/// Where these two lie.
+constexpr GateColumns gate_columns(const GemmProblem& p) {
+  if (p.epilogue.gates == Gates::interleaved) return {2, 1};
+  return {1, is_gated(p) ? uint32_t(p.n) : 0};
 }
 
 /// The columns of B, and of the bias of a row.

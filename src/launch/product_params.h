@@ -13,6 +13,7 @@ inline void set_problem(const GemmConfig& c, const GemmProblem& p, GemmParams& p
   params.a = {nullptr, strided(c.operands.a_major, p.a.stride_col, p.a.stride_row), p.a.stride_batch};
   params.b = {nullptr, strided(c.operands.b_major, p.b.stride_row, p.b.stride_col), p.b.stride_batch};
   params.size = {uint32_t(p.m), uint32_t(p.n), uint32_t(p.k)};
+  params.gates = gate_columns(p);
   params.batched_a = p.batch > 1 && p.a.stride_batch != 0;
   params.batched_b = p.batch > 1 && p.b.stride_batch != 0;
   params.scales_a = {nullptr, p.scale_a.stride_row, p.scale_a.stride_k, p.scale_a.stride_batch};

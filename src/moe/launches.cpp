@@ -110,14 +110,15 @@ class Chooser {
   void invert() { add(MoeKernel::invert, {}, {ceil_div(params_.slots, kRowThreads), 1, 1}, kRowThreads); }
 
   void scatter() {
-    const uint32_t width = widest_access();
-    add(MoeKernel::scatter, {.width = width}, pieces(kScatterAccesses * width), kRowThreads);
+    MoeConfig config{.width = widest_access()};
+    config.lanes = std::bit_ceil(min_of(max_of(ceil_div(params_.row_bytes, config.width), 1u), kRowThreads));
+    add(MoeKernel::scatter, config, pieces(config, kScatterAccesses), kRowThreads);
   }
 
   void combine() {
     MoeConfig config{.type = p_.row.dtype, .has_weights = p_.has_weights, .width = widest_access()};
     if (p_.has_weights) config.weights = p_.weights_dtype;
-    add(MoeKernel::combine, config, pieces(config.width), kRowThreads);
+    add(MoeKernel::combine, config, pieces(config, 1), kRowThreads);
   }
 
   void combine_backward() {
@@ -127,9 +128,10 @@ class Chooser {
 
   uint32_t chunks() const { return ceil_div(params_.slots, params_.chunk); }
 
-  /// A CTA for each piece of each token; a thread has `bytes` of one.
-  Dim3 pieces(uint32_t bytes) const {
-    return {uint32_t(p_.tokens), ceil_div(params_.row_bytes, kRowThreads * bytes), 1};
+  /// CTAs for each piece of each token, of which a thread has `accesses`.
+  Dim3 pieces(const MoeConfig& config, uint32_t accesses) const {
+    return {ceil_div(uint32_t(p_.tokens), kRowThreads / config.lanes),
+            ceil_div(params_.row_bytes, config.lanes * config.width * accesses), 1};
   }
 
   /// The widest access, in bytes, that all rows are aligned to.
@@ -181,7 +183,7 @@ std::string translation_unit(MoeKernel kernel, const MoeConfig& config) {
       .folder = "moe",
       .name = enumerator_name(kernel),
       .config = "MoeConfig",
-      .members = CLEAVE_PRINT_MEMBERS(config, wide_ids, counts, type, has_weights, weights, width),
+      .members = CLEAVE_PRINT_MEMBERS(config, wide_ids, counts, type, has_weights, weights, width, lanes),
       .launch_bounds = launch_bounds(kernel),
       .entry = moe_entry,
       .params = "MoeParams",

@@ -162,7 +162,7 @@ EpilogueProblem epilogue_for(Activation activation, const EpilogueFunction* func
   }
   EpilogueProblem problem;
   problem.function = function;
-  problem.gated = function->gated();
+  problem.gates = function->gates();
   return problem;
 }
 

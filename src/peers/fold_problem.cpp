@@ -33,7 +33,7 @@ void check_function(const FoldProblem& p, Messages& out) {
   const bool named = p.function->activation() != Activation::none;
   const std::string what = named ? fmt::format("activation is {}", to_string(p.function->activation()))
                                  : "the function takes acc.gate and acc.up";
-  if (p.function->gated()) out.add("{}, whose gates are no sum; apply it to the result", what);
+  if (p.function->gates() != Gates::none) out.add("{}, whose gates are no sum; apply it to the result", what);
   if (!p.function->inputs().empty() || p.function->outputs().size() > 1)
     out.add("the function has inputs or further outputs, but a fold has none; apply it to the result");
 }

@@ -22,7 +22,7 @@ FunctionConfig function_config(const GemmProblem& p, bool fuses_classes) {
   config.function = p.epilogue.function;
   if (config.function == nullptr) return config;
   config.given = true;
-  config.gated = p.epilogue.gated;
+  config.gated = is_gated(p);
   config.inputs = uint32_t(config.function->inputs().size());
   config.outputs = uint32_t(config.function->outputs().size()) - 1;
   const auto operand = [&](const EpilogueLayout& layout, Reduction reduction) {

@@ -90,13 +90,12 @@ bool has_many_parts(const GemmProblem& p) {
   if (is_gated(problem)) {
     refuse(
         ErrorCode::unsupported,
-        "activation=\"swiglu\", or a function of acc.gate and acc.up, cannot be served on {}: its kernels take no "
-        "8-bit b that is contiguous along n, no split_k_mode=\"cluster\", no scales that 128 columns share where n "
+        "{}, and so the product cannot be served on {}: its kernels take no b that is contiguous along n if it has 8 "
+        "bits or if gates and ups alternate, no split_k_mode=\"cluster\", no scales that 128 columns share where n "
         "is no multiple of 128, and, with out_scale, neither \"serial\" nor kernel=\"portable\", which float32 takes "
         "with another precision than \"tf32\" or where b is contiguous along n; copy b, choose another mode or type, "
-        "or apply the "
-        "activation in a step of its own",
-        device.name);
+        "or apply the activation in a step of its own",
+        gate_of(problem), device.name);
   }
   refuse(ErrorCode::unsupported,
          "split_k_mode=\"{}\" with split_k_slices={} cannot be served on {}: cluster needs sm_90 and at most 16 "

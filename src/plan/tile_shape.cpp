@@ -194,6 +194,8 @@ class TileShaper {
     // What a tile has of B lies in one place, or, under a gate, in two.
     const uint32_t piece = output_columns(c_);
     if (gated(c_) && (s_.transposed || c_.cluster.k > 1 || piece % 16)) return false;
+    // Gates that alternate with ups are lines of memory: across lines, no load brings them apart.
+    if (p_.epilogue.gates == Gates::interleaved && b_.major == Major::mn) return false;
     // Where columns of B share scales, the up's begin with a block, as the gate's do (promotion.h).
     if (gated(c_) && by_block_ && c_.scales.rows_b != 1 && p_.n % kScaleBlock != 0) return false;
     // Columns of D that share a scale are one tile's or, under a gate, two neighbours' in a cluster: others have wide

@@ -135,7 +135,10 @@ void check_company(const GemmProblem& p, Messages& out) {
   if (p.has_scale_d && !forward) given.push_back("scale_d");
   if (p.has_amax && !forward) given.push_back("amax");
   if (p.groups.dimension != Grouping::none) given.push_back("groups");
-  if (is_gated(p)) given.push_back(activation_of(p) == Activation::swiglu ? "swiglu" : "acc.gate and acc.up");
+  const bool is_function = activation_of(p) == Activation::none;
+  if (p.epilogue.gates == Gates::halves) given.push_back(is_function ? "acc.gate and acc.up" : "swiglu");
+  if (p.epilogue.gates == Gates::interleaved)
+    given.push_back(is_function ? "acc.even and acc.odd" : "swiglu_interleaved");
   if (!given.empty()) {
     out.add("{} has no {}; leave that out", forward ? "a convolution" : "a gradient of a convolution",
             fmt::join(given, ", "));

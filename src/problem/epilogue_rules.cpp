@@ -65,8 +65,9 @@ void check_output(const GemmProblem& p, uint32_t i, Messages& out) {
 void check_epilogue(const GemmProblem& p, Messages& out) {
   const EpilogueFunction* const function = p.epilogue.function;
   if (function == nullptr) return;
-  if (p.epilogue.gated != function->gated()) {
-    out.add("epilogue.gated is {}, but the function's is {}; set it to that", p.epilogue.gated, function->gated());
+  if (p.epilogue.gates != function->gates()) {
+    out.add("epilogue.gates is {}, but the function's is {}; set it to that", to_string(p.epilogue.gates),
+            to_string(function->gates()));
   }
   for (uint32_t i = 0; i < function->inputs().size(); ++i) {
     const auto& input = function->inputs()[i];

@@ -79,6 +79,7 @@ std::string guess(std::string_view name, std::span<const std::string_view> names
   X(Precision, "precision")          \
   X(SplitKMode, "split_k_mode")      \
   X(Activation, "activation")        \
+  X(Gates, "gates")                  \
   X(Bias, "bias")                    \
   X(Scaling, "scaling")              \
   X(Grouping, "grouping")            \

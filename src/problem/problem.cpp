@@ -49,8 +49,11 @@ const char* name_of_epilogue(const GemmProblem& p) {
 }
 
 const char* gate_of(const GemmProblem& p) {
-  return activation_of(p) == Activation::swiglu ? "activation is swiglu"
-                                                : "the epilogue function takes acc.gate and acc.up";
+  const bool alternate = p.epilogue.gates == Gates::interleaved;
+  if (activation_of(p) != Activation::none)
+    return alternate ? "activation is swiglu_interleaved" : "activation is swiglu";
+  return alternate ? "the epilogue function takes acc.even and acc.odd"
+                   : "the epilogue function takes acc.gate and acc.up";
 }
 
 bool reduces(const GemmProblem& p) {

@@ -25,6 +25,10 @@ void check_swiglu(const GemmProblem& p, Messages& out) {
         "own",
         what, to_string(p.groups.dimension));
   }
+  if (p.epilogue.gates == Gates::interleaved && p.scale_b.kind == Scaling::block && p.scale_b.rows != 1) {
+    out.add("{}, but {} columns of b share a scale, gates' and ups'; sort b's columns, and take {}", what,
+            p.scale_b.rows, activation_of(p) == Activation::none ? "acc.gate and acc.up" : "swiglu");
+  }
   if ((size_of(p.d.dtype) == 1 && !finds_scales(p)) || p.d.dtype == DType::i32) {
     out.add("d is {}, but {}; pass d of float16, bfloat16 or float32, or out_scale beside 8 bits", to_string(p.d.dtype),
             what);

@@ -152,6 +152,8 @@ class Chooser {
   /// Groups of `cols` elements, each in registers as a whole.
   QuantizeLaunch groups(int64_t cols) {
     deal(cols, most_held());
+    // What is done once for a group, every lane does: half as many, with twice as much of it, are faster.
+    if (!is_small() && config_.lanes > 1 && 2 * config_.hold <= most_held()) config_.lanes /= 2, config_.hold *= 2;
     return dealt(cols);
   }
 

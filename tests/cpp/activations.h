@@ -12,8 +12,10 @@ namespace cleave {
 
 /// Those of one value.
 inline constexpr auto kElementwise = [] {
-  std::array<Activation, values_of<Activation>.size() - 1> all{};
-  std::ranges::remove_copy(values_of<Activation>, all.begin(), Activation::swiglu);
+  std::array<Activation, values_of<Activation>.size() - 2> all{};
+  std::ranges::remove_copy_if(values_of<Activation>, all.begin(), [](Activation activation) {
+    return activation == Activation::swiglu || activation == Activation::swiglu_interleaved;
+  });
   return all;
 }();
 
@@ -32,6 +34,7 @@ inline double activated(Activation kind, double x) {
     case Activation::silu:
       return x / (1 + std::exp(-x));
     case Activation::swiglu:  // joins two values
+    case Activation::swiglu_interleaved:
       break;
   }
   return NAN;

@@ -29,7 +29,7 @@ TEST(Activations, AreFunctionsByTheirTexts) {
     if (activation == Activation::none) continue;
     const EpilogueProblem made = epilogue_of(activation);
     EXPECT_EQ(made.function->activation(), activation) << to_string(activation);
-    EXPECT_EQ(made.gated, activation == Activation::swiglu);
+    EXPECT_EQ(made.gates, made.function->gates());
     EXPECT_EQ(&epilogue_function(made.function->text()), made.function);
   }
   EXPECT_EQ(epilogue_function("%positive = relu acc\nd = %positive").activation(), Activation::relu);

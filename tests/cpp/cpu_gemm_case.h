@@ -184,7 +184,9 @@ struct Case {
                .b = b.layout,
                .c = c.layout,
                .d = d.layout,
-               .epilogue = epilogue_of(form.swiglu ? Activation::swiglu : Activation::none),
+               .epilogue = epilogue_of(!form.swiglu                                ? Activation::none
+                                       : scale_b.layout.rows == 1 && random.coin() ? Activation::swiglu_interleaved
+                                                                                   : Activation::swiglu),
                .scale_a = scale_a.layout,
                .scale_b = scale_b.layout};
     problem.device = kCpu;
@@ -261,7 +263,8 @@ struct Case {
   /// Before it is divided by scale_d.
   double expected(int64_t e, int64_t i, int64_t j) {
     if (!form.swiglu) return activated(activation_of(problem), linear(e, i, j));
-    return activated(Activation::silu, linear(e, i, j)) * linear(e, i, problem.n + j);
+    const GateColumns gates = gate_columns(problem);
+    return activated(Activation::silu, linear(e, i, gates.of(uint32_t(j)))) * linear(e, i, gates.of(uint32_t(j), 1));
   }
 
   CaseForm form;

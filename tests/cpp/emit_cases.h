@@ -114,7 +114,7 @@ inline GemmProblem with_function(GemmProblem p) {
 
 inline GemmProblem with_gated_function(GemmProblem p) {
   p.epilogue.function = &gated_function();
-  p.epilogue.gated = true;
+  p.epilogue.gates = Gates::halves;
   p.epilogue.inputs[0] = {.shape = InputShape::scalar, .dtype = DType::bf16, .alignment = 2};
   return p;
 }

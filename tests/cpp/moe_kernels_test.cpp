@@ -89,8 +89,9 @@ TEST(MoeLaunches, DealAllTheWork) {
           break;
         case MoeKernel::scatter:
         case MoeKernel::combine:
-          ASSERT_EQ(shape.grid.x, p.tokens);
-          ASSERT_GE(uint64_t(shape.grid.y) * kRowThreads * kScatterAccesses * launch.config.width, params.row_bytes);
+          ASSERT_EQ(shape.grid.x, ceil_div<int64_t>(p.tokens, kRowThreads / launch.config.lanes));
+          ASSERT_GE(uint64_t(shape.grid.y) * launch.config.lanes * kScatterAccesses * launch.config.width,
+                    params.row_bytes);
           break;
         case MoeKernel::combine_backward:
           ASSERT_GE(uint64_t(shape.grid.x) * kRowThreads / 32, params.slots);
@@ -112,8 +113,13 @@ TEST(MoeLaunches, DealAllTheWork) {
 
 TEST(MoeSource, TheConstantEqualsTheConfiguration) {
   if (!nvrtc_available()) GTEST_SKIP() << "NVRTC is not installed: pip install nvidia-cuda-nvrtc";
-  const MoeConfig unusual{
-      .wide_ids = true, .counts = true, .type = DType::f16, .has_weights = true, .weights = DType::bf16, .width = 4};
+  const MoeConfig unusual{.wide_ids = true,
+                          .counts = true,
+                          .type = DType::f16,
+                          .has_weights = true,
+                          .weights = DType::bf16,
+                          .width = 4,
+                          .lanes = 32};
   const std::string text = translation_unit(MoeKernel::combine, unusual);
   const size_t begin = text.find("{"), end = text.find("};");
   const std::string source =
@@ -122,7 +128,7 @@ TEST(MoeSource, TheConstantEqualsTheConfiguration) {
       text.substr(begin, end - begin) +
       "};\n"
       "static_assert(unusual == cleave::MoeConfig{true, true, cleave::DType::f16, true, "
-      "cleave::DType::bf16, 4});\n"
+      "cleave::DType::bf16, 4, 32});\n"
       "extern \"C\" __global__ void empty() {}\n";
   EXPECT_NO_THROW(compile_uncached(source, "sm_80")) << source;
 }

@@ -31,7 +31,8 @@ from dataclasses import dataclass
 
 import torch
 
-from cleave.testing.activations import activate, carried
+from cleave._epilogue.activations import GATED
+from cleave.testing.activations import activate, carried, opened
 from cleave.testing.arrays import TorchArrays
 from tests.float32_errors import PRODUCTS
 from tests.gemm_reference import RANGE, ROUNDOFF, SMALLEST
@@ -116,9 +117,9 @@ def activated(sums: Sums, name: str) -> Sums:
     if name == "relu":
         return Sums(activate(_ARRAYS, name, x), sums.bound, x.abs())
     bound = torch.zeros_like(x) if sums.bound is None else sums.bound
-    if name == "swiglu":
-        gate, up = x.chunk(2, -1)
-        of_gate, of_up = bound.chunk(2, -1)
+    if name in GATED:
+        gate, up = opened(name, x)
+        of_gate, of_up = opened(name, bound)
         of_gate = carried("silu", gate, of_gate) + 8 * _EPS * gate.abs()
         gate = activate(_ARRAYS, "silu", gate)
         value = gate * up

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import torch
 
 import cleave
+from cleave._epilogue.activations import GATED
 from tests.gpu.products import scale_shape, spread
 
 from .bound import Expected, Sums, product
@@ -17,6 +18,7 @@ from .epilogue import (
     draw_contents,
     draw_epilogue,
     draw_form,
+    draw_gates,
     draw_scalars,
     draw_split,
     least,
@@ -45,7 +47,7 @@ class Gemm(Product):
 
     @property
     def columns(self) -> int:
-        return self.n * (2 if self.activation == "swiglu" else 1)
+        return self.n * (2 if self.activation in GATED else 1)
 
     @property
     def batch(self) -> tuple[int, ...]:
@@ -168,7 +170,7 @@ def draw_gemm(config: random.Random, rng: random.Random, target: Target) -> Gemm
         "c_shared": config.random() < 0.2,
     }
     if config.random() < 0.08:
-        given |= {"activation": "swiglu", "c": None, "orders": given["orders"][:2] + "r"}
+        given |= draw_gates(config, given["orders"], target)
         given["bias"] = config.choice((None, "row"))
     elif config.random() < 0.08:
         given |= draw_found_scales(config) | {"orders": given["orders"][:2] + "r"}

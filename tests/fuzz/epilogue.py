@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from cleave._epilogue.activations import GATED, PAIRED
 from cleave.testing.activations import ELEMENTWISE
 
 from .bound import Accumulator, Expected, Sums, accumulator, activated, expected, rounded
@@ -145,7 +146,7 @@ class Product(Problem):
     def simpler(self) -> list[dict[str, Any]]:
         """Fields to set that every product has."""
         tried: list[dict[str, Any]] = [
-            {"activation": "none"} if self.activation != "swiglu" else {},
+            {"activation": "none"} if self.activation not in GATED else {},
             {"c": None, "beta": None},
             {"bias": None},
             {"alpha": 1.0},
@@ -182,6 +183,13 @@ def draw_contents(rng: random.Random, given: dict[str, Any], k: int) -> str:
     return contents if defined or contents != "special" else "integers"
 
 
+def draw_gates(config: random.Random, orders: str, target: Target) -> dict[str, Any]:
+    """Where they alternate with ups, GPUs take b contiguous along K."""
+    activation = config.choice(GATED)
+    order_b = "c" if activation in PAIRED and target.device != "cpu" else orders[1]
+    return {"activation": activation, "c": None, "orders": f"{orders[0]}{order_b}r"}
+
+
 def draw_split(config: random.Random, target: Target) -> dict[str, Any]:
     mode = config.choice(MODES)
     kernel = config.choice(("auto", "auto", "sm90", "portable"))
@@ -205,7 +213,7 @@ def settle_split(given: dict[str, Any], k: int, k_contiguous: bool, device: str)
         kernel = "auto"
     if kernel == "sm90" and precision != "tf32":
         kernel = "auto"
-    if given["activation"] == "swiglu" and mode == "cluster" and device != "cpu":
+    if given["activation"] in GATED and mode == "cluster" and device != "cpu":
         mode = "parallel"
     slices = least(given["slices"], k)
     if mode == "cluster" and slices and given.get("found_scales"):

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import torch
 
 import cleave
+from cleave._epilogue.activations import GATED, PAIRED
 from tests.gpu.products import scale_shape, spread
 
 from .bound import Expected, Sums, product
@@ -19,6 +20,7 @@ from .epilogue import (
     draw_contents,
     draw_epilogue,
     draw_form,
+    draw_gates,
     draw_scalars,
     draw_split,
     least,
@@ -60,7 +62,7 @@ class GroupedGemm(Product):
 
     @property
     def columns(self) -> int:
-        return self.size("n") * (2 if self.activation == "swiglu" else 1)
+        return self.size("n") * (2 if self.activation in GATED else 1)
 
     @property
     def grouped(self) -> str:
@@ -378,11 +380,13 @@ def _fields(
         given["coarse"] = (given["coarse"][1], False)
     sums_alone = given["out_dtype"] == "int32"
     if dimension in ("m", "masked") and config.random() < 0.15 and not sums_alone:
-        given |= {"activation": "swiglu", "c": None, "orders": given["orders"][:2] + "r"}
+        given |= draw_gates(config, given["orders"], target)
         given["bias"] = config.choice((None, "row", "own"))
         if is_8bit and target.device != "cpu":  # what the GPU's kernels join columns of
             given |= {"orders": given["orders"][0] + "cr", "k": max(2, given["k"])}
             given["scaling"] = given["scaling"] and "vector"
+        if given["activation"] in PAIRED and given.get("scaling") == "block":
+            given["coarse"] = (given["coarse"][0], False)
     elif not wgrad and dimension != "n" and config.random() < 0.1 and not sums_alone:
         given |= draw_found_scales(config) | {"orders": given["orders"][:2] + "r"}
     if masked:  # the rows of all groups are evenly spaced

@@ -14,6 +14,7 @@ import cleave
 from cleave.cli import values
 from cleave.testing import (
     accuracy,
+    activations,
     arrays,
     case,
     conv,
@@ -273,7 +274,7 @@ def test_quantize_by_hand():
     assert scale.tolist() == [[1.0, 0.0], [0.0, 0.0]]
 
 
-@pytest.mark.parametrize("activation", [name for name in values.ACTIVATIONS if name != "swiglu"])
+@pytest.mark.parametrize("activation", list(activations.ELEMENTWISE))
 def test_reference_activations(activation):
     library = arrays.NumpyArrays()
     x = np.linspace(-4, 4, 33)

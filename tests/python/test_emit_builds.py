@@ -33,6 +33,7 @@ from emitted_builds import (  # noqa: E402
 from emitted_operations import OPERATIONS, Convolution, Operation  # noqa: E402
 
 import cleave  # noqa: E402
+from cleave._epilogue.activations import GATED  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -191,7 +192,7 @@ def check_product(operation: Operation, folder: Path) -> None:
     m, n, k = operation.sizes
     batch = options.get("batch", 1)
     epilogue = options.get("epilogue")
-    gated = options.get("activation") == "swiglu" or (epilogue is not None and epilogue.function.gated)
+    gated = options.get("activation") in GATED or (epilogue is not None and epilogue.function.gated)
     columns = 2 * n if gated else n
     grouping = options.get("grouping")
     dense = grouping is None

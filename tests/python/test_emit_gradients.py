@@ -15,6 +15,7 @@ from doc_snippets import ROOT
 torch = pytest.importorskip("torch")
 
 import cleave  # noqa: E402
+from cleave._epilogue.activations import GATED  # noqa: E402
 from cleave.testing.activations import ELEMENTWISE, activate  # noqa: E402
 from cleave.testing.arrays import TorchArrays  # noqa: E402
 
@@ -27,7 +28,7 @@ def operator(monkeypatch: pytest.MonkeyPatch, kind: str, **fixed: Any) -> tuple[
     project = ROOT / "src/emit/project"
     sources: dict[str, Path] = {
         "_formula": project / f"pytorch_{kind}/package/_formula.py",
-        "_activations": ROOT / "python/cleave/torch/_operators/activations.py",
+        "_activations": project / "pytorch_activation/package/_activations.py",
         "_sum_to": ROOT / "python/cleave/torch/_operators/sum_to.py",
         "_epilogue": project / "pytorch_activation/package/_epilogue.py",
         "_operator": project / "pytorch/package/_operator.py",
@@ -95,7 +96,7 @@ def add_up(x: Any, inputs: dict[str, Any], bias: Any, has_c: bool) -> Any:
 
 @pytest.mark.parametrize(
     ("activation", "bias", "has_c"),
-    itertools.product((*ELEMENTWISE, "swiglu"), ("none", "row", "column"), (False, True)),
+    itertools.product((*ELEMENTWISE, *GATED), ("none", "row", "column"), (False, True)),
 )
 def test_of_products(activation: str, bias: str, has_c: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)

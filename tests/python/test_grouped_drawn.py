@@ -15,6 +15,7 @@ from strategies_groups import BOUNDS, Groups, groups
 from strategies_matrices import CANARY, DTYPES, FLOATS, random_matrix
 
 import cleave
+from cleave._epilogue.activations import GATED
 
 # What group g's scaled operands are multiplied by.
 Factors = Callable[[int], tuple[np.ndarray, np.ndarray]]
@@ -205,7 +206,9 @@ def problems(draw) -> Problem:
         options["bias"] = rng.standard_normal(shape).astype(DTYPES[draw(st.sampled_from(FLOATS))])
     if draw(st.booleans()):
         options["alpha"] = draw(st.sampled_from([0.25, -2.0]))
-    options["activation"] = "swiglu" if swiglu else draw(st.sampled_from(gemm_reference.ACTIVATIONS))
+    coarse = "scale_b" in options and options["scale_b"].shape[-1:] != (form.b_columns,)
+    gates = GATED[:1] if coarse else GATED  # scales of 128 columns are of gates or of ups
+    options["activation"] = draw(st.sampled_from(gates if swiglu else gemm_reference.ACTIVATIONS))
     if form.dimension != "k":
         options["zero_rest"] = draw(st.sampled_from([None, True, False]))
     options["check_offsets"] = draw(st.booleans())

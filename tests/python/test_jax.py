@@ -123,14 +123,17 @@ def test_gradients_of_gemm(activation: str, a_major: str, b_major: str) -> None:
     close(jax.jit(jax.grad(ours, (0, 1, 2, 3)))(*arrays), jax.grad(plain, (0, 1, 2, 3))(*arrays), 1e-3)
 
 
-def test_gradients_through_swiglu() -> None:
+@pytest.mark.parametrize("interleaved", [False, True])
+def test_gradients_through_swiglu(interleaved: bool) -> None:
     a, b = normal(M, K) / 4, normal(K, 2 * N, seed=1) / 4
 
     def plain(a: jax.Array, b: jax.Array) -> jax.Array:
-        gate, up = jnp.split(a @ b, 2, -1)
+        sums = a @ b
+        gate, up = (sums[:, 0::2], sums[:, 1::2]) if interleaved else jnp.split(sums, 2, -1)
         return (jax.nn.silu(gate) * up).sum()
 
-    made = jax.grad(lambda a, b: cleave.jax.gemm(a, b, activation="swiglu").sum(), (0, 1))(a, b)
+    activation = "swiglu_interleaved" if interleaved else "swiglu"
+    made = jax.grad(lambda a, b: cleave.jax.gemm(a, b, activation=activation).sum(), (0, 1))(a, b)
     close(made, jax.grad(plain, (0, 1))(a, b), 1e-3)
 
 

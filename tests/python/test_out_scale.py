@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 from strategies_matrices import DTYPES
 
 import cleave
+from cleave._epilogue.activations import GATED
 
 QUANTIZED = [name for name in ("int8", "float8_e4m3fn", "float8_e5m2") if name in DTYPES]
 MODES = ("auto", "none", "serial", "parallel", "cluster", "stream_k")
-ACTIVATIONS = ("none", "relu2", "silu", "gelu", "swiglu")
+ACTIVATIONS = ("none", "relu2", "silu", "gelu", *GATED)
 
 
 def exact(rng: np.random.Generator, *shape: int) -> np.ndarray:
@@ -62,7 +63,7 @@ def test_dense(data: st.DataObject) -> None:
     batch = draw(st.sampled_from([(), (1,), (3,)]))
     m, n, k = (draw(st.integers(low, high)) for low, high in ((0, 70), (0, 300), (0, 90)))
     given_options = draw(options())
-    gated = given_options["activation"] == "swiglu"
+    gated = given_options["activation"] in GATED
     columns = 2 * n if gated else n
     a, b = exact(rng, *batch, m, k), exact(rng, *batch, columns, k).swapaxes(-1, -2)
     if m and draw(st.booleans()):
@@ -92,7 +93,7 @@ def test_groups(data: st.DataObject) -> None:
     groups, rows = draw(st.integers(1, 4)), draw(st.integers(1, 60))
     n, k = draw(st.integers(1, 300)), draw(st.integers(1, 60))
     given_options = draw(options())
-    columns = 2 * n if given_options["activation"] == "swiglu" else n
+    columns = 2 * n if given_options["activation"] in GATED else n
     weight = exact(rng, groups, k, columns)
     bounds: dict[str, Any]
     if draw(st.booleans()):

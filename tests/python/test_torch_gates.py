@@ -30,11 +30,29 @@ FUNCTIONS = {
 }
 
 
+@pytest.mark.parametrize("interleaved", [False, True])
 @pytest.mark.parametrize("batch", [(), (2,)], ids=["matrix", "batch"])
 @pytest.mark.parametrize("body", FUNCTIONS.values(), ids=FUNCTIONS)
-def test_gradients(body: str, batch: tuple[int, ...]) -> None:
+def test_gradients(body: str, batch: tuple[int, ...], interleaved: bool) -> None:
+    if interleaved:
+        body = body.replace("acc.gate", "acc.even").replace("acc.up", "acc.odd")
     case = Case(f"def drawn{body}\n", batch=batch)
     case.check(case.ours())
+
+
+@pytest.mark.parametrize("batch", [(), (2,)], ids=["matrix", "batch"])
+def test_gradients_of_swiglu_interleaved(batch: tuple[int, ...]) -> None:
+    torch.manual_seed(0)
+    a, b = (torch.randn(shape, dtype=torch.float64) for shape in ((*batch, M, K), (*batch, K, 2 * N)))
+    leaves = [x.float().requires_grad_() for x in (a, b)]
+    exact = [x.detach().double().requires_grad_() for x in leaves]
+    d = torch.ops.cleave.gemm(*leaves, activation="swiglu_interleaved")
+    sums = exact[0] @ exact[1]
+    wanted = torch.nn.functional.silu(sums[..., 0::2]) * sums[..., 1::2]
+    weight = torch.randn_like(d)
+    made = torch.autograd.grad(d, leaves, weight), torch.autograd.grad(wanted, exact, weight.double())
+    for got, want in zip((d, *made[0]), (wanted, *made[1]), strict=True):
+        torch.testing.assert_close(got.double(), want, rtol=1e-4, atol=1e-4)
 
 
 def test_second_derivatives() -> None:
@@ -123,6 +141,7 @@ def test_fakes() -> None:
         assert cleave.torch.scaled_gemm(q, w, scale, scale, epilogue=gpt_oss).shape == (3, M, N)
         assert cleave.torch.grouped_gemm(a, b.expand(3, K, 2 * N), epilogue=gpt_oss).shape == (3, M, N)
         rows, offs = torch.empty(M, K), torch.empty(3, dtype=torch.int32)
+        assert torch.ops.cleave.gemm(rows, b, activation="swiglu_interleaved").shape == (M, N)
         assert cleave.torch.grouped_gemm(rows, b.expand(3, K, 2 * N), offs, epilogue=gpt_oss).shape == (M, N)
 
 

@@ -95,9 +95,13 @@ CLEAVE_HD constexpr bool ctas_wait(SplitKMode mode) {
 }
 
 /// Names of epilogue functions that are ready-made (`epilogue_of`, cleave/epilogue.h): D = activation(alpha * A @ B +
-/// beta * C + bias). `swiglu` takes two columns of the product for each of D's n: silu(column j) * column n + j, so B
-/// has 2n columns, the gates first. `relu2` is the square of relu.
-enum class Activation : uint8_t { none, relu, relu2, gelu_tanh, gelu_erf, silu, swiglu };
+/// beta * C + bias). `swiglu` takes two columns of the product for each of D's n: silu(gate) * up, so B has 2n columns,
+/// the gates first; under `swiglu_interleaved` they alternate (Gates). `relu2` is the square of relu.
+enum class Activation : uint8_t { none, relu, relu2, gelu_tanh, gelu_erf, silu, swiglu, swiglu_interleaved };
+
+/// Which two of B's 2n columns an epilogue function joins to column j of D, if it joins any: j, the gate's, and n + j,
+/// the up's; or 2j and 2j + 1.
+enum class Gates : uint8_t { none, halves, interleaved };
 
 /// The shape of an epilogue function's input, broadcast over D: one value (scalar), a row vector of N values (row), a
 /// column vector of M values (column), or a value per element (matrix).

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "cleave/config/epilogue_params.h"
+#include "cleave/config/gate_columns.h"
 #include "cleave/config/gemm_config.h"
 #include "cleave/config/list_params.h"
 #include "cleave/config/weight_lines.h"
@@ -36,6 +37,7 @@ struct GemmParams {
   TensorMap map_a, map_b, map_d;  // sm90
   OperandParams a, b;             // copies by threads; cache hints
   ProblemSize size;
+  GateColumns gates;  // gated
   ScaleParams scales_a, scales_b;
   WeightParams weights;
   uint32_t batched_a = 0, batched_b = 0;  // sm90, streamed: 0 where the batch broadcasts, else 1

@@ -25,7 +25,7 @@ CLEAVE_DEVICE LineValues<C> tile_row_broadcast(const GemmParams& p, const Tile<C
   return values;
 }
 
-/// Column `column` of the tile, unless it lies outside D: in B the up projection's columns follow the gate's.
+/// Column `column` of the tile, unless it lies outside D.
 template <GemmConfig C>
 CLEAVE_DEVICE void tile_column_broadcast(const GemmParams& p, const Tile<C>& tile, uint32_t column,
                                          LineValues<C>& values) {
@@ -34,7 +34,7 @@ CLEAVE_DEVICE void tile_column_broadcast(const GemmParams& p, const Tile<C>& til
   if (col >= tile.n_end(p.size)) return;
   OutputOffset offset;
   const uint32_t of_d = tile.find_column(col, offset);
-  const uint32_t of_b = up ? p.size.n + col : of_d;
+  const uint32_t of_b = gated(C) ? p.gates.of(col, up) : of_d;
   static_cast<BroadcastValues&>(values) =
       column_broadcast(C.epilogue, p.epilogue, p.scales_b, of_b, tile.batch, scale_row<lists_b(C)>(p.list, of_b));
   static_cast<OutputOffset&>(values) = offset;

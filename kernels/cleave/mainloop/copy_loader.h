@@ -258,14 +258,12 @@ class MatrixCopier {
                                                         thread_);
       return;
     }
-    // Columns of the gate and the up projection lie p.size.n apart.
     constexpr uint32_t kWidth = output_columns(C);
     CLEAVE_UNROLL
     for (uint32_t piece = 0; piece < C.tile.n / kWidth; ++piece) {
       constexpr uint32_t kPieceBytes = kWidth * C.tile.k * size_of(C.operands.b);
-      const uint32_t shift = piece * p_.size.n;
       copy_operand<C, C.operands.b_major, kWidth, C.operands.load_bytes_b>(
-          of_group(p_.b, p_.size.n, work), b + piece * kPieceBytes, tile.n0 + shift, k0, tile.n_end(p_.size) + shift,
+          of_piece(of_group(p_.b, p_.size.n, work), piece), b + piece * kPieceBytes, tile.n0, k0, tile.n_end(p_.size),
           depth, work.batch, thread_);
     }
   }
@@ -279,6 +277,17 @@ class MatrixCopier {
       operand.stride = group_room(p_.groups, work.range);
     }
     return operand;
+  }
+
+  /// The gates' columns of B, or the ups'.
+  CLEAVE_DEVICE OperandParams of_piece(OperandParams b, uint32_t piece) const {
+    if constexpr (gated(C)) {
+      constexpr bool kByK = C.operands.b_major == Major::k;
+      const int64_t first = piece * p_.gates.up * (kByK ? b.stride : 1);
+      b.data = static_cast<const char*>(b.data) + first * size_of(C.operands.b);
+      if constexpr (kByK) b.stride *= p_.gates.step;
+    }
+    return b;
   }
 
   const GemmParams& p_;

@@ -28,7 +28,7 @@ class ScaleLoader {
       block = min_of(work.range.begin / kScaleBlock + block, last);
     }
     a_.start(p_.scales_a, p_.list, work, block, C.scales.rows_a, tile.m0, tile.m_end(p_.size), thread_);
-    b_.start(p_.scales_b, p_.list, work, block, C.scales.rows_b, tile.n0, tile.n_end(p_.size), thread_, p_.size.n);
+    b_.start(p_.scales_b, p_.list, work, block, C.scales.rows_b, tile.n0, tile.n_end(p_.size), thread_, p_.gates);
   }
 
   /// The work tile's next k block, into the stage at `stage`.
@@ -39,7 +39,7 @@ class ScaleLoader {
   }
 
  private:
-  /// `Pieces`: of the lines, one behind the other; in the operand the second begins `second` rows after the first.
+  /// `Pieces`: of the lines, the gates' and the ups'.
   template <uint32_t Lines, bool Listed, uint32_t Pieces = 1>
   struct Operand {
     static constexpr uint32_t kOwn = ceil_div(Lines, Threads);
@@ -47,16 +47,16 @@ class ScaleLoader {
     int64_t step;
 
     CLEAVE_DEVICE void start(const ScaleParams& scales, const ListParams& list, const WorkTile& work, uint32_t block,
-                             uint32_t rows, uint32_t first, uint32_t end, uint32_t thread, uint32_t second = 0) {
+                             uint32_t rows, uint32_t first, uint32_t end, uint32_t thread, GateColumns gates = {}) {
       const float* const base =
           scales.data + int64_t(work.batch) * scales.stride_batch + int64_t(block) * scales.stride_k;
       step = int64_t(work.k_step) * scales.stride_k;
       CLEAVE_UNROLL
       for (uint32_t i = 0; i < kOwn; ++i) {
         constexpr uint32_t kOfPiece = Lines / Pieces;
-        const uint32_t own = i * Threads + thread, skipped = Pieces == 1 ? 0 : own / kOfPiece * second;
-        const uint32_t line =
-            min_of((first + skipped) / rows + (Pieces == 1 ? own : own % kOfPiece), (end + skipped - 1) / rows);
+        const uint32_t own = i * Threads + thread;
+        uint32_t line = min_of(first / rows + (Pieces == 1 ? own : own % kOfPiece), (end - 1) / rows);
+        if constexpr (Pieces == 2) line = line * gates.step + own / kOfPiece * (gates.up / rows);
         from[i] = base + int64_t(scale_row<Listed>(list, line)) * scales.stride_row;
       }
     }

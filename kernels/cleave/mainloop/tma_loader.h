@@ -20,18 +20,18 @@ struct Sharing {
   uint32_t first_sharer;  // the cluster rank of the first of them
 };
 
-/// One operand. `row0`: first row (m or n) of the tile, whose right half, if Pieces is 2, begins
-/// `second` rows further on; `k0`: first k, of the work tile's group if K is
-/// grouped; `batch`: 0 where all batch entries share the operand.
+/// One operand. `row0`: first row (m or n) of the tile; if Pieces is 2, of its left half in the first of the map's two
+/// matrices, of its right half in the second; `k0`: first k, of the work tile's group if K is grouped; `batch`: 0 where
+/// all batch entries share the operand.
 template <GemmConfig C, Major M, uint32_t TileRows, uint32_t Sharers, uint32_t Pieces = 1>
 CLEAVE_DEVICE void load_operand(const TensorMap* map, uint32_t stage, uint32_t barrier, uint32_t row0, uint32_t k0,
-                                const WorkTile& work, uint32_t batch, Sharing sharing, uint32_t second = 0,
+                                const WorkTile& work, uint32_t batch, Sharing sharing,
                                 ptx::CacheHint hint = ptx::CacheHint::normal) {
   constexpr uint32_t kAtom = atom_elements(C.operands.a);
   constexpr uint32_t kRows = box_rows(M, TileRows, C.tile.k, Sharers, Pieces);
   const uint32_t share = Sharers == 1 ? 0 : sharing.share_rank;
   const auto ctas = uint16_t(((1 << Sharers) - 1) << sharing.first_sharer);
-  const auto load = [&](uint32_t offset, uint32_t x, uint32_t y) {
+  const auto load = [&](uint32_t offset, uint32_t x, uint32_t y, [[maybe_unused]] uint32_t piece) {
     if constexpr (loads_ragged(C.schedule.grouping, M)) {
       const RaggedLine at(work.range.end, work.range.begin + y);
       if constexpr (Sharers == 1) {
@@ -39,6 +39,10 @@ CLEAVE_DEVICE void load_operand(const TensorMap* map, uint32_t stage, uint32_t b
       } else {
         ptx::tma_load_multicast(stage + offset, map, barrier, x, at.line, at.end, kRaggedExtent, ctas, hint);
       }
+    } else if constexpr (Pieces == 2 && Sharers == 1) {
+      ptx::tma_load(stage + offset, map, barrier, x, y, piece, batch, hint);
+    } else if constexpr (Pieces == 2) {
+      ptx::tma_load_multicast(stage + offset, map, barrier, x, y, piece, batch, ctas, hint);
     } else if constexpr (Sharers == 1) {
       ptx::tma_load(stage + offset, map, barrier, x, y, batch, hint);
     } else {
@@ -52,8 +56,7 @@ CLEAVE_DEVICE void load_operand(const TensorMap* map, uint32_t stage, uint32_t b
       CLEAVE_UNROLL
       for (uint32_t piece = 0; piece < Pieces; ++piece) {
         const uint32_t row = share * kRows;
-        load((part * TileRows + piece * (TileRows / Pieces) + row) * 128, k0 + part * kAtom,
-             row0 + row + piece * second);
+        load((part * TileRows + piece * (TileRows / Pieces) + row) * 128, k0 + part * kAtom, row0 + row, piece);
       }
     }
   } else {
@@ -62,7 +65,7 @@ CLEAVE_DEVICE void load_operand(const TensorMap* map, uint32_t stage, uint32_t b
     constexpr uint32_t kStrips = TileRows / kStrip, kPerPiece = kStrips / Pieces;
     constexpr uint32_t kParts = kStrips / Sharers, kLeft = kStrips % Sharers;
     const auto load_strip = [&](uint32_t strip) {
-      load(strip * C.tile.k * kLine, row0 + strip % kPerPiece * kStrip + strip / kPerPiece * second, k0);
+      load(strip * C.tile.k * kLine, row0 + strip % kPerPiece * kStrip, k0, strip / kPerPiece);
     };
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < kParts; ++i) load_strip(share * kParts + i);
@@ -103,13 +106,13 @@ class MatrixLoader {
     const uint32_t k0 = block * C.tile.k + (kByGroup ? maps_.first_k(work) : 0);
     if constexpr (OfA && (kByGroup || has_map_a(C))) {
       load_operand<C, C.operands.a_major, C.tile.m, C.cluster.multicast_n>(
-          kByGroup ? maps_.a(work) : &p_.map_a, a, barrier, m0_, k0, work, work.batch * p_.batched_a, sharing_, 0,
+          kByGroup ? maps_.a(work) : &p_.map_a, a, barrier, m0_, k0, work, work.batch * p_.batched_a, sharing_,
           hint_a_);
     }
     if constexpr (OfB && (kByGroup || has_map_b(C))) {
       load_operand<C, C.operands.b_major, stage_columns(C), C.cluster.multicast_m, gated(C) ? 2 : 1>(
           kByGroup ? maps_.b(work) : &p_.map_b, b, barrier, n0_, k0, work, work.batch * p_.batched_b, sharing_,
-          p_.size.n, hint_b_);
+          hint_b_);
     }
   }
 

@@ -12,7 +12,8 @@ struct MoeConfig {
   DType type = DType::bf16;  // combine, combine_backward: of the rows
   bool has_weights = false;  // combine
   DType weights = DType::f32;
-  uint32_t width = 16;  // bytes per access: all rows are aligned to so many
+  uint32_t width = 16;   // bytes per access: all rows are aligned to so many
+  uint32_t lanes = 128;  // scatter: threads of a CTA that share a token; a power of two
 
   CLEAVE_HD friend constexpr bool operator==(const MoeConfig&, const MoeConfig&) = default;
 };

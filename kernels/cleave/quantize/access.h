@@ -69,23 +69,29 @@ CLEAVE_DEVICE void load_values(const QuantizeParams& p, uint32_t row, int64_t co
   }
 }
 
-/// q from (row, col) on.
-template <QuantizeConfig C>
-CLEAVE_DEVICE void store_values(const QuantizeParams& p, uint32_t row, int64_t col, const Quantizer& quantizer,
-                                const float (&values)[C.width]) {
-  Packed<C.width> packed;
-  if constexpr (is_fp8(C.q) && C.width > 1) {
+/// Neighbours as q has them.
+template <QuantizeConfig C, uint32_t Count>
+CLEAVE_DEVICE Packed<Count> packed_values(const Quantizer& quantizer, const float (&values)[Count]) {
+  Packed<Count> packed;
+  if constexpr (is_fp8(C.q) && Count > 1) {
     CLEAVE_UNROLL
-    for (uint32_t i = 0; i < C.width; i += 2) {
+    for (uint32_t i = 0; i < Count; i += 2) {
       reinterpret_cast<uint16_t*>(packed.bytes())[i / 2] = pack_fp8<info_of(C.q).mantissa>(
           quantized(quantizer, C.symmetric, values[i]), quantized(quantizer, C.symmetric, values[i + 1]));
     }
   } else {
     CLEAVE_UNROLL
-    for (uint32_t i = 0; i < C.width; ++i)
+    for (uint32_t i = 0; i < Count; ++i)
       store_element(C.q, packed.bytes(), i, quantized(quantizer, C.symmetric, values[i]));
   }
-  store_packed(static_cast<char*>(p.q) + row * p.q_stride + col, packed);
+  return packed;
+}
+
+/// q from (row, col) on.
+template <QuantizeConfig C>
+CLEAVE_DEVICE void store_values(const QuantizeParams& p, uint32_t row, int64_t col, const Quantizer& quantizer,
+                                const float (&values)[C.width]) {
+  store_packed(static_cast<char*>(p.q) + row * p.q_stride + col, packed_values<C>(quantizer, values));
 }
 
 }  // namespace cleave

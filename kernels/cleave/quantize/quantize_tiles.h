@@ -78,37 +78,75 @@ CLEAVE_DEVICE void find_one_scale(const QuantizeParams& p, const QuantizeTile<C>
   }
 }
 
+/// How far the rows of a square reach, and its columns within the rows that a warp holds.
+template <QuantizeConfig C>
+class TileReach {
+ public:
+  /// By all threads. What it finds is there for all after a barrier.
+  CLEAVE_DEVICE void find(const QuantizeTile<C>& tile) {
+    if constexpr (kLanes > 32) {
+      if (threadIdx.x < kTileSide) of_row_[threadIdx.x] = 0;
+      __syncthreads();
+    }
+    CLEAVE_UNROLL
+    for (uint32_t i = 0; i < QuantizeTile<C>::kRows; ++i) {
+      Reach reach;
+      CLEAVE_UNROLL
+      for (uint32_t j = 0; j < C.width; ++j) reach.add(true, tile.held[i][j]);
+      const int32_t widest = max_over_lanes<min_of(kLanes, 32u)>(reach.above);
+      if (threadIdx.x % min_of(kLanes, 32u) != 0) continue;
+      if constexpr (kLanes > 32) {
+        atomicMax(&of_row_[tile.row + i], widest);
+      } else {
+        of_row_[tile.row + i] = widest;
+      }
+    }
+    CLEAVE_UNROLL
+    for (uint32_t j = 0; j < C.width; ++j) {
+      Reach reach;
+      CLEAVE_UNROLL
+      for (uint32_t i = 0; i < QuantizeTile<C>::kRows; ++i) reach.add(true, tile.held[i][j]);
+      int32_t widest = reach.above;
+      CLEAVE_UNROLL
+      for (uint32_t distance = kLanes; distance < 32; distance *= 2)
+        widest = max_of(widest, __shfl_xor_sync(0xffffffffu, widest, distance));
+      if (threadIdx.x % 32 < kLanes) of_col_[threadIdx.x / max_of(kLanes, 32u)][place(tile.col + j)] = widest;
+    }
+  }
+
+  CLEAVE_DEVICE int32_t of_row(uint32_t row) const { return of_row_[row]; }
+  CLEAVE_DEVICE int32_t of_col(uint32_t col) const {
+    int32_t widest = 0;
+    CLEAVE_UNROLL
+    for (uint32_t strip = 0; strip < kStrips; ++strip) widest = max_of(widest, of_col_[strip][place(col)]);
+    return widest;
+  }
+
+ private:
+  static constexpr uint32_t kLanes = QuantizeTile<C>::kLanes;
+  static constexpr uint32_t kStrips = kTileThreads / max_of(kLanes, 32u);  // rows of a warp, or of some
+  static constexpr uint32_t kSkew = 32 / C.width;
+
+  /// Where neither lanes' columns, C.width apart, nor neighbours share a bank.
+  CLEAVE_DEVICE static uint32_t place(uint32_t col) { return col % C.width * (kLanes + kSkew) + col / C.width; }
+
+  int32_t of_row_[kTileSide], of_col_[kStrips][C.width * (kLanes + kSkew)];
+};
+
 /// One scale for each row, and one for each column.
 template <QuantizeConfig C>
 CLEAVE_DEVICE void find_scales(const QuantizeParams& p, const QuantizeTile<C>& tile, TileInverses& inverses) {
-  __shared__ int32_t row_reach[kTileSide], col_reach[kTileSide];
-  if (threadIdx.x < kTileSide) row_reach[threadIdx.x] = col_reach[threadIdx.x] = 0;
-  __syncthreads();
-  constexpr uint32_t kLanes = min_of(QuantizeTile<C>::kLanes, 32u);  // neighbours in a warp and in a row
-  CLEAVE_UNROLL
-  for (uint32_t i = 0; i < QuantizeTile<C>::kRows; ++i) {
-    Reach reach;
-    CLEAVE_UNROLL
-    for (uint32_t j = 0; j < C.width; ++j) reach.add(true, tile.held[i][j]);
-    const int32_t widest = max_over_lanes<kLanes>(reach.above);
-    if (threadIdx.x % kLanes == 0) atomicMax(&row_reach[tile.row + i], widest);
-  }
-  CLEAVE_UNROLL
-  for (uint32_t j = 0; j < C.width; ++j) {
-    Reach reach;
-    CLEAVE_UNROLL
-    for (uint32_t i = 0; i < QuantizeTile<C>::kRows; ++i) reach.add(true, tile.held[i][j]);
-    atomicMax(&col_reach[tile.col + j], reach.above);
-  }
+  __shared__ TileReach<C> reach;
+  reach.find(tile);
   __syncthreads();
 
   const uint32_t i = threadIdx.x % kTileSide;
   if (threadIdx.x < kTileSide) {
-    const Quantizer quantizer = quantizer_for(C.q, true, {row_reach[i], 0});
+    const Quantizer quantizer = quantizer_for(C.q, true, {reach.of_row(i), 0});
     inverses.of_row[i] = quantizer.inverse;
     if (tile.inside(p, i, 0)) p.scale.at(tile.band.row + i, tile.tile_col) = quantizer.scale;
   } else if (threadIdx.x < 2 * kTileSide) {
-    const Quantizer quantizer = quantizer_for(C.q, true, {tile.band.in_group ? col_reach[i] : 0, 0});
+    const Quantizer quantizer = quantizer_for(C.q, true, {tile.band.in_group ? reach.of_col(i) : 0, 0});
     inverses.of_col[i] = quantizer.inverse;
     if (tile.inside_transpose(p, 0, i)) p.scale_t.at(tile.col0() + i, tile.tile_row) = quantizer.scale;
   }
@@ -127,13 +165,10 @@ CLEAVE_DEVICE void store_transpose(const QuantizeParams& p, const QuantizeTile<C
     const Quantizer quantizer{.inverse = inverses.of_col[tile.col + j]};
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < QuantizeTile<C>::kRows; i += 4) {
-      Packed<4> word;
+      float column[4];
       CLEAVE_UNROLL
-      for (uint32_t k = 0; k < 4; ++k) {
-        const float x = tile.band.in_group ? tile.held[i + k][j] : 0.0f;
-        store_element(C.q, word.bytes(), k, quantized(quantizer, true, x));
-      }
-      store_packed(bytes + turned(tile.row + i, tile.col + j), word);
+      for (uint32_t k = 0; k < 4; ++k) column[k] = tile.band.in_group ? tile.held[i + k][j] : 0.0f;
+      store_packed(bytes + turned(tile.row + i, tile.col + j), packed_values<C>(quantizer, column));
     }
   }
   __syncthreads();

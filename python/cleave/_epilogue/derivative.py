@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from .graph import GATES, SUM, Graph, parse
+from .graph import SUMS, Graph, parse
 
 
 @lru_cache(maxsize=256)
@@ -12,8 +12,8 @@ def derivative(text: str, grads: tuple[str, ...]) -> Graph:
     """The function of the sum, the inputs and the gradients of some outputs that gives the gradients.
 
     text: of the function. grads: names of the outputs that have gradients, which are further inputs,
-    `grad_<output>`, of the outputs' shapes. Its outputs are the gradients of "acc" (or of "acc.gate" and "acc.up") and
-    of inputs by name, per element of D; what the outputs do not depend on has none.
+    `grad_<output>`, of the outputs' shapes. Its outputs are the gradients of "acc" (or of both sums, where it takes
+    two) and of inputs by name, per element of D; what the outputs do not depend on has none.
     """
     return _Backward(parse(text), grads).graph()
 
@@ -52,7 +52,7 @@ class _Backward:
         self._gradients[value] = gradient if before is None else self._apply("add", before, gradient)
 
     def _is_number(self, value: str) -> bool:
-        return value not in self._forward.values and value not in self._forward.inputs and value not in (SUM, *GATES)
+        return value not in self._forward.values and value not in self._forward.inputs and value not in SUMS
 
     def _apply(self, operation: str, *operands: str) -> str:
         name = f"%{len(self._values)}"
@@ -163,6 +163,6 @@ _RULES = {
     "erf": _of_one(_erf),
     "sigmoid": _of_one(_sigmoid),
     "silu": _of_one(_silu),
-    "relu": _of_one(lambda apply, g, r, x: apply("where", apply("less_equal", x, "0"), "0", g)),
+    "relu": _of_one(lambda apply, g, r, x: apply("where", apply("less_equal", r, "0"), "0", g)),
     "to": _of_one(lambda apply, g, r, x: g),  # any dtype; as torch: the gradient passes
 }

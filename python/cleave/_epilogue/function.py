@@ -10,7 +10,7 @@ from typing import Any
 from .._core import EpilogueFunction
 from .derivative import has_derivative
 from .functions import Outputs
-from .graph import GATES, SUM, gradient_of, parse
+from .graph import SUM, SUMS, gradient_of, parse
 from .inputs import SHAPES, InputShape, scalar
 from .value import Trace, Value
 
@@ -58,7 +58,7 @@ class Epilogue:
         outputs, `grad_d` and `grad_<name>`. It returns the gradients by the names of `acc` and of inputs, one
         value per element; those of scalars, rows and columns are summed for it. What it leaves out has none.
         Where this function takes `acc.gate` and `acc.up`, so does its backward, and returns theirs:
-        `{"acc.gate": ..., "acc.up": ...}`.
+        `{"acc.gate": ..., "acc.up": ...}`; and so with `acc.even` and `acc.odd`.
 
         Raises:
             EpilogueError: (a ValueError) with the line of the function that cannot be traced.
@@ -90,7 +90,8 @@ def epilogue(function: Callable[..., Any]) -> Epilogue:
     gelu, silu, and `value.to(dtype)`. It returns D's value, or `cleave.outputs`.
 
     Where b holds a gate and an up projection, columns of one after those of the other, a function takes `acc.gate`
-    and `acc.up` instead of the sum, and joins them: swiglu with limits, geglu. D has half of b's columns then.
+    and `acc.up` instead of the sum, and joins them: swiglu with limits, geglu. D has half of b's columns then. Where
+    columns of the two take turns, it takes `acc.even` and `acc.odd`.
 
     It runs in the kernel of the product, in every split mode, once for each element and on the sum of all
     slices; kernels are compiled once for a function, whatever the values of its inputs. Results are as
@@ -158,7 +159,7 @@ def _trace_backward(function: Callable[..., Any], inputs: dict[str, InputShape],
         return {gradient_of(name): value for name, value in returned.items()}
 
     text = trace.run(function, [], {name: Value(trace, name) for name in parameters}, made).text
-    if foreign := {SUM, *GATES}.difference(forward.sums) & parse(text).read:
+    if foreign := SUMS.difference(forward.sums) & parse(text).read:
         raise TypeError(
             f"{trace.name}() takes {' and '.join(sorted(foreign))}, but the function whose backward it is "
             f"{' and '.join(forward.sums)}; take that"

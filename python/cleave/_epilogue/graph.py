@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
 SUM = "acc"
-GATES = ("acc.gate", "acc.up")  # in the order of b's columns
+# Those of b's columns where there are two: of one column after all of the other, or in turn.
+HALVES, INTERLEAVED = ("acc.gate", "acc.up"), ("acc.even", "acc.odd")
+SUMS = frozenset((SUM, *HALVES, *INTERLEAVED))
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class Graph:
     @property
     def sums(self) -> tuple[str, ...]:
         """What it takes of a product: of each element of D one, or those of two of b's columns."""
-        return (SUM,) if self.read.isdisjoint(GATES) else GATES
+        return next((gates for gates in (HALVES, INTERLEAVED) if not self.read.isdisjoint(gates)), (SUM,))
 
     def shape(self, output: str) -> str:
         """That of an output: "matrix", or what it is reduced to."""

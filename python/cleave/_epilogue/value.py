@@ -38,6 +38,16 @@ class Value:
         """The sum of the up projection, which follows the gate's columns in b."""
         return self._part("up")
 
+    @property
+    def even(self) -> Value:
+        """The sum of one of two projections whose columns take turns in b: of columns 0, 2, 4 and so on."""
+        return self._part("even")
+
+    @property
+    def odd(self) -> Value:
+        """The sum of the other one, of columns 1, 3, 5 and so on."""
+        return self._part("odd")
+
     def _part(self, name: str) -> Value:
         if self._name != "acc":
             refuse(f"only the sum, the function's first parameter, has a {name}")

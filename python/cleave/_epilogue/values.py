@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from .graph import Graph
+from .graph import INTERLEAVED, Graph
 
 Known = Mapping[str, Tensor | float]  # values by name
 
@@ -16,12 +17,23 @@ Known = Mapping[str, Tensor | float]  # values by name
 def evaluate(
     graph: Graph, wanted: Iterable[str], known: Known, dtype: torch.dtype = torch.float32
 ) -> dict[str, Tensor | float]:
-    """Values of a graph from tensors that broadcast together, and numbers; in `dtype`."""
-    found = {name: x.to(dtype) if isinstance(x, Tensor) else x for name, x in known.items()}
+    """Values of a graph from tensors that broadcast together, and numbers; in `dtype`, but that what is chosen of
+    known values stays of their dtype."""
+    found, cast = dict(known), {}
+
+    def in_dtype(value: str) -> Tensor | float:
+        x = _operand(value, found)
+        if not isinstance(x, Tensor) or x.dtype in (dtype, torch.bool):
+            return x
+        if value not in cast:
+            cast[value] = x.to(dtype)
+        return cast[value]
+
     used = needed(graph, wanted, known)
     for name, (operation, *operands) in graph.values.items():
         if name in used and name not in found:
-            found[name] = _apply(operation, *(_operand(x, found) for x in operands))
+            read = partial(_operand, found=found) if operation == "where" else in_dtype
+            found[name] = _apply(operation, *map(read, operands))
     return {value: _operand(value, found) for value in wanted}
 
 
@@ -70,6 +82,20 @@ _OPERATIONS: dict[str, Callable[..., Tensor]] = {
     "logical_and": torch.logical_and,
     "logical_or": torch.logical_or,
 }
+
+
+def split(sums: Tensor, names: tuple[str, ...]) -> dict[str, Tensor]:
+    """The sums of b's columns as a function takes them, whose `Graph.sums` are `names`."""
+    count = len(names)
+    parts = [sums[..., i::count] for i in range(count)] if names == INTERLEAVED else sums.chunk(count, -1)
+    return dict(zip(names, parts, strict=True))
+
+
+def join(parts: list[Tensor], names: tuple[str, ...]) -> Tensor:
+    """The inverse."""
+    if len(parts) == 1:
+        return parts[0]
+    return torch.stack(parts, -1).flatten(-2) if names == INTERLEAVED else torch.cat(parts, -1)
 
 
 def needed(graph: Graph, wanted: Iterable[str], known: Mapping[str, Any]) -> set[str]:

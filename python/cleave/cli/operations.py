@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
+from .._epilogue.activations import GATED
 from ..testing import conv, dense, grouped
 from ..testing.case import GemmCase, product
 from ..testing.conv_case import KINDS, SCALINGS, ConvCase
@@ -188,7 +189,7 @@ _CONV = {
         values.DIVISIONS, "auto", help=f"how kernels divide pixel numbers: {', '.join(values.DIVISIONS)}"
     ),
     "kernel": _names(values.KERNELS, "auto"),
-    **_result([name for name in values.ACTIVATIONS if name != "swiglu"], values.GROUP_BIASES),
+    **_result([name for name in values.ACTIVATIONS if name not in GATED], values.GROUP_BIASES),
 }
 
 

@@ -11,11 +11,12 @@ import torch
 from torch import Tensor
 
 from .. import _core
+from .._epilogue.activations import GATED
 from .._epilogue.function import BoundEpilogue
 from .._epilogue.inputs import matrix, row
 from .._epilogue.value import Trace, Value
 
-ACTIVATIONS = tuple(name for name in _core.choices["activation"] if name != "swiglu")  # whose gates are no sum
+ACTIVATIONS = tuple(name for name in _core.choices["activation"] if name not in GATED)  # whose gates are no sum
 
 MOST_FOLDED = 16  # partial results of one launch
 

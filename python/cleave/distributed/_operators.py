@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ..torch._operators import activations, autograd
+from ..torch._operators import activations, autograd, epilogue
 from ..torch._operators.fake import default_dtype
 from ..torch._operators.sum_to import sum_to
 from . import _gathers, _moe_operators, _sums
@@ -120,7 +120,7 @@ _FAKES = {
 def _save_sum(ctx: Any, inputs: tuple[Any, ...], keyword_only_inputs: dict[str, Any], output: Tensor) -> None:
     a, b, ctx.group_name, bias, c = inputs
     ctx.options = keyword_only_inputs
-    ctx.save_for_backward(a, b, bias, c, output if ctx.options["activation"] == "relu" else None)
+    ctx.save_for_backward(a, b, bias, c, output if activations.keeps_result(ctx.options["activation"]) else None)
 
 
 def _before_activation(ctx: Any, op: Any, grad: Tensor) -> Tensor:
@@ -129,10 +129,12 @@ def _before_activation(ctx: Any, op: Any, grad: Tensor) -> Tensor:
     activation = ctx.options["activation"]
     if activation == "none":
         return grad
-    if activation != "relu":  # whose output says enough; of others the input is made again, by all ranks
+
+    def multiply(text: str, inputs: Iterable[Any], _: torch.dtype) -> list[Tensor]:  # by all ranks
         linear = ctx.options | {"activation": "none", "out_dtype": grad.dtype}
-        output = op(a, b, ctx.group_name, bias, c, **linear)
-    return activations.backward(activation, grad, output)
+        return activations.apply(text, inputs, op(a, b, ctx.group_name, bias, c, **linear))
+
+    return activations.backward(activation, grad, output, multiply)
 
 
 def _backward_all_reduce(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
@@ -175,7 +177,7 @@ def _save_gather(
     ctx.mark_non_differentiable(gathered)
     ctx.set_materialize_grads(False)
     kept = gathered if ctx.options["save_gathered"] else None
-    ctx.save_for_backward(a, b, bias, kept, d if ctx.options["activation"] == "relu" else None)
+    ctx.save_for_backward(a, b, bias, kept, d if activations.keeps_result(ctx.options["activation"]) else None)
 
 
 def _backward_gather(ctx: Any, grad: Tensor | None, _: Any) -> tuple[Tensor | None, ...]:
@@ -185,13 +187,16 @@ def _backward_gather(ctx: Any, grad: Tensor | None, _: Any) -> tuple[Tensor | No
     needs_a, needs_b, _, needs_bias = (*ctx.needs_input_grad, False)[:4]
     transport = ctx.options["transport"]
     activation = ctx.options["activation"]
-    again = activation not in ("none", "relu")
+    again = activation != "none" and output is None
     if gathered is None and (needs_b or again):
         gathered = torch.ops.cleave.all_gather_rows(a, ctx.group_name, rows=ctx.rows, transport=transport)
-    if again:
-        output = torch.ops.cleave.gemm(gathered, b, bias, out_dtype=grad.dtype)
     if activation != "none":
-        grad = activations.backward(activation, grad, output)
+
+        def multiply(text: str, inputs: Iterable[Any], dtype: torch.dtype) -> list[Tensor]:
+            function = epilogue.named(text, inputs)
+            return torch.ops.cleave.gemm.epilogue(gathered, b, **function, bias=bias, out_dtype=dtype)
+
+        grad = activations.backward(activation, grad.contiguous(), output, multiply)
     operand = grad.to(a.dtype).contiguous()
     return (
         torch.ops.cleave.gemm_reduce_scatter(operand, b.mT, ctx.group_name, transport=transport) if needs_a else None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from .._epilogue.activations import GATED
 from ._fold import ACTIVATIONS, MOST_FOLDED
 from ._peers import Peers
 
@@ -28,7 +29,7 @@ def check_operands(a: Tensor, b: Tensor, scaled: bool, name: str) -> None:
 
 def check_epilogue(a: Tensor, columns: int, bias: Tensor | None, activation: str) -> None:
     if activation not in ACTIVATIONS:
-        why = "; gates need both halves of b's columns, apply it to the result" if activation == "swiglu" else ""
+        why = "; gates need all of b's columns, apply it to the result" if activation in GATED else ""
         raise ValueError(f"activation is {activation!r}; it must be one of {', '.join(ACTIVATIONS)}{why}")
     if bias is not None and bias.shape != (columns,):
         raise ValueError(f"bias is {list(bias.shape)}; it must be [{columns}], a value for each column of the sum")

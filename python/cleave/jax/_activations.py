@@ -27,4 +27,5 @@ _FORWARD = {
     "gelu_tanh": partial(jax.nn.gelu, approximate=True),
     "silu": jax.nn.silu,
     "swiglu": _swiglu,
+    "swiglu_interleaved": lambda x: jax.nn.silu(x[..., 0::2]) * x[..., 1::2],
 }

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from .._epilogue.activations import GATED
 from . import _activations
 from ._batching import Function, batched, fold
 from ._call import Given, Product
@@ -25,7 +26,7 @@ def shape_of_d(product: Product, a: Array, b: Array) -> tuple[int, ...]:
     batch = {*a.shape[:-2], *b.shape[:-2]} - {1} or {*a.shape[:-2], *b.shape[:-2]}
     if len(batch) > 1:
         raise ValueError(f"a is {a.shape} and b is {b.shape}; batches must be of one size, or of 1")
-    columns = b.shape[-1] // 2 if product.activation == "swiglu" else b.shape[-1]
+    columns = b.shape[-1] // 2 if product.activation in GATED else b.shape[-1]
     return *batch, a.shape[-2], columns
 
 

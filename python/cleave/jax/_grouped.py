@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from .._epilogue.activations import GATED
 from . import _activations
 from ._batching import batched
 from ._call import Given, Product
@@ -27,7 +28,7 @@ def shape_of_d(product: Product, a: Array, b: Array, offs: Array) -> tuple[int, 
             f"a is {a.shape}, b is {b.shape} and offs is {offs.shape}; a's columns must be as many as b's rows, and "
             "groups as many as offs has ends"
         )
-    columns = b.shape[-1] // 2 if product.activation == "swiglu" else b.shape[-1]
+    columns = b.shape[-1] // 2 if product.activation in GATED else b.shape[-1]
     lead = offs.shape if ranks == (2, 2) else ()
     return *lead, a.shape[-2], columns
 

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .._epilogue.activations import GATED
 from . import out_scales
-from .activations import activate, carried
+from .activations import activate, carried, opened
 from .arrays import Arrays
 from .case import GemmCase
 from .dtypes import DTYPES
@@ -125,12 +126,12 @@ def of_sums(
         row_squares = row_squares + (bias * bias).sum() / max(math.prod(bias.shape), 1)
     magnitudes = arrays.xp.sqrt(row_squares)
     slack = _sum_roundoff(case) * magnitudes[..., None]
-    if case.activation == "swiglu":
-        gates, values = values[..., : case.n], values[..., case.n :]
-        opened = activate(arrays, "silu", gates)
-        slack = slack * abs(opened) + carried("silu", gates, slack) * abs(values)
-        magnitudes = magnitudes * arrays.xp.sqrt((opened * opened).sum(-1) / max(case.n, 1))
-        values = opened * values
+    if case.activation in GATED:
+        gates, values = opened(case.activation, values)
+        factor = activate(arrays, "silu", gates)
+        slack = slack * abs(factor) + carried("silu", gates, slack) * abs(values)
+        magnitudes = magnitudes * arrays.xp.sqrt((factor * factor).sum(-1) / max(case.n, 1))
+        values = factor * values
     else:
         slack = carried(case.activation, values, slack)
         magnitudes = activate(arrays, case.activation, magnitudes)

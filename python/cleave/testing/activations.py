@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from .._epilogue.activations import GATED, PAIRED
 from .arrays import Arrays
 
 
@@ -44,11 +45,19 @@ ELEMENTWISE = {
 }
 
 
+def opened(name: str, x: Any) -> tuple[Any, Any]:
+    """The gates among b's columns, and what they open."""
+    if name in PAIRED:
+        return x[..., 0::2], x[..., 1::2]
+    half = x.shape[-1] // 2
+    return x[..., :half], x[..., half:]
+
+
 def activate(arrays: Arrays, name: str, x: Any) -> Any:
-    """Takes float64 values; under "swiglu" the gates come before what they open."""
-    if name == "swiglu":
-        half = x.shape[-1] // 2
-        return _silu(arrays, x[..., :half]) * x[..., half:]
+    """Takes float64 values, of all of b's columns."""
+    if name in GATED:
+        gates, ups = opened(name, x)
+        return _silu(arrays, gates) * ups
     return ELEMENTWISE[name].of(arrays, x)
 
 

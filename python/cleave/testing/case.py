@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, TypeVar
 
+from .._epilogue.activations import GATED
 from .._weights.formats import FORMATS
 from .dtypes import DTYPES, FLOATS
 
@@ -87,8 +88,8 @@ class GemmCase:
 
     @property
     def columns(self) -> int:
-        """Columns of B: the gates, then what they open, under swiglu."""
-        return self.n * (2 if self.activation == "swiglu" else 1)
+        """Columns of B: gates and what they open, under swiglu."""
+        return self.n * (2 if self.activation in GATED else 1)
 
     @property
     def quantized(self) -> bool:

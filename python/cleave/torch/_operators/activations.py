@@ -1,38 +1,43 @@
-"""The gradients of the activations of products."""
+"""The gradients of the activations of products, which are epilogue functions: those of functions."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import torch
 from torch import Tensor
 
-aten = torch.ops.aten
+from ..._core import activations
+from ..._epilogue.graph import SUM, parse
+from ..._epilogue.values import evaluate
+from .epilogue import Gradients, saved_outputs
 
 
-def backward(activation: str, grad: Tensor, x: Tensor) -> Tensor:
-    """The gradient before an activation, from the one after it and what the activation was given.
+def keeps_result(activation: str) -> bool:
+    """Whether the result says enough of the sums, as relu's does, so that they need not be made again."""
+    return activation != "none" and bool(saved_outputs(activations[activation], parse(activations[activation]).sums))
 
-    With "relu", x may be its output as well.
+
+def backward(
+    activation: str,
+    grad: Tensor,
+    result: Tensor | None,
+    multiply: Callable[[str, Iterable[Any], torch.dtype], list[Tensor]],
+) -> Tensor:
+    """The gradient of the sums, of b's columns, from that of the result.
+
+    result: if `keeps_result`. multiply: as of Gradients.
     """
-    return _BACKWARD[activation](grad, x)
+    text = activations[activation]
+    stored = {} if result is None else {parse(text).outputs["d"][1]: result}
+    gradients = Gradients(text, "", {}, {"d": grad}, grad.shape, grad.dtype, stored, multiply, lambda x, *_: x)
+    return gradients.of([SUM])[SUM]
 
 
-def _silu(grad: Tensor, x: Tensor) -> Tensor:
-    if not torch.is_grad_enabled():
-        return aten.silu_backward(grad, x)  # which has no gradient
-    sigmoid = x.sigmoid()
-    return grad * sigmoid * (1 + x * (1 - sigmoid))
-
-
-def _swiglu(grad: Tensor, x: Tensor) -> Tensor:
-    gate, up = x.chunk(2, -1)
-    return torch.cat([_silu(grad * up, gate), grad * aten.silu(gate)], -1)
-
-
-_BACKWARD = {
-    "relu": lambda grad, x: aten.threshold_backward(grad, x, 0),
-    "relu2": lambda grad, x: grad * (2 * aten.relu(x)),
-    "gelu": lambda grad, x: aten.gelu_backward(grad, x),
-    "gelu_tanh": lambda grad, x: aten.gelu_backward(grad, x, approximate="tanh"),
-    "silu": _silu,
-    "swiglu": _swiglu,
-}
+def apply(text: str, inputs: Iterable[Any], sums: Tensor) -> list[Tensor]:
+    """The outputs of a function of sums that are there."""
+    graph = parse(text)
+    wanted = [value for _, value in graph.outputs.values()]
+    made = evaluate(graph, wanted, {SUM: sums} | dict(zip(graph.inputs, inputs, strict=True)))
+    return [made[value] for value in wanted]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from . import activations
+from . import activations, epilogue
 from .batching import along_a_new_axis
 from .sum_to import sum_to
 from .untracked import register_autograd
@@ -27,7 +28,9 @@ def _save(
     if a.itemsize == 1:
         raise RuntimeError(f"a and b are {a.dtype} and {b.dtype}; products of 8-bit operands have no gradient")
     ctx.options = keyword_only_inputs
-    ctx.save_for_backward(a, b, bias, c, output if keyword_only_inputs["activation"] == "relu" else None)
+    ctx.save_for_backward(
+        a, b, bias, c, output if activations.keeps_result(keyword_only_inputs["activation"]) else None
+    )
 
 
 def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
@@ -35,11 +38,12 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     alpha, beta = ctx.options["alpha"], ctx.options["beta"]
     activation = ctx.options["activation"]
     if activation != "none":
-        x = output
-        if activation != "relu":  # whose output says enough; of others the input is made again
-            linear = ctx.options | {"activation": "none", "out_dtype": grad.dtype}
-            x = torch.ops.cleave.gemm(a, b, bias, c, **linear)
-        grad = activations.backward(activation, grad, x)
+
+        def multiply(text: str, inputs: Iterable[Any], dtype: torch.dtype) -> list[Tensor]:
+            linear = {name: x for name, x in ctx.options.items() if name != "activation"} | {"out_dtype": dtype}
+            return torch.ops.cleave.gemm.epilogue(a, b, **epilogue.named(text, inputs), bias=bias, c=c, **linear)
+
+        grad = activations.backward(activation, grad.contiguous(), output, multiply)
     # torch says nothing of trailing arguments that the caller left out.
     return of_operands(grad, (a, b, bias, c), (*ctx.needs_input_grad, False, False)[:4], alpha, beta)
 

@@ -15,6 +15,7 @@ result would be an operand.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -23,7 +24,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import activations, autograd
+from . import activations, autograd, epilogue
 from .channels_last import channels_last, packed
 from .sum_to import sum_to
 from .transforms import is_transformed
@@ -32,6 +33,7 @@ from .untracked import register_autograd
 _ops = torch.ops.cleave
 # Where nothing is recorded, operators need not be asked whether to.
 _below_autograd = torch._C._AutoDispatchBelowAutograd
+TENSORS = {"x": "input", "w": "weight", "y": "grad_output"}  # operators' arguments
 GEOMETRY = ("stride", "padding", "dilation", "groups")
 
 
@@ -108,7 +110,7 @@ def _save(
     ctx.options = {"activation": "none", "alpha": 1.0, "beta": None} | (keyword_only_inputs or {})
     ctx.geometry = tuple(given[name] for name in GEOMETRY)
     ctx.size = given.get(operator.made)
-    kept = output if ctx.options["activation"] == "relu" else None
+    kept = output if activations.keeps_result(ctx.options["activation"]) else None
     ctx.save_for_backward(first, second, given.get("bias"), given["c"], kept)
 
 
@@ -117,11 +119,16 @@ def _backward(operator: Operator, ctx: Any, grad: Tensor) -> tuple[Tensor | None
     operands = dict(zip(operator.operands, (first, second), strict=True))
     activation = ctx.options["activation"]
     if activation != "none":
-        x = output
-        if activation != "relu":  # whose output says enough; of others the input is made again
-            linear = ctx.options | {"activation": "none", "out_dtype": grad.dtype}
-            x = _make(operator, operands, ctx.size, ctx.geometry, bias=bias, c=c, **linear)
-        grad = activations.backward(activation, grad, x)
+
+        def multiply(text: str, inputs: Iterable[Any], dtype: torch.dtype) -> list[Tensor]:
+            tensors = {TENSORS[name]: x for name, x in operands.items()}
+            linear = {name: x for name, x in ctx.options.items() if name != "activation"} | {"out_dtype": dtype}
+            added = {"bias": bias, "c": c, f"{TENSORS[operator.made]}_size": ctx.size}
+            given = tensors | dict(zip(GEOMETRY, ctx.geometry, strict=True)) | linear | epilogue.named(text, inputs)
+            given |= {name: x for name, x in added.items() if x is not None}
+            return getattr(_ops, operator.name).epilogue(**given)
+
+        grad = activations.backward(activation, channels_last(grad), output, multiply)
     # torch says nothing of trailing arguments that the caller left out, and wants nothing.
     needed = {name for name, needs in zip(operator.arguments, ctx.needs_input_grad, strict=False) if needs}
     scalars = ctx.options["alpha"], ctx.options["beta"]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
+from itertools import count
 from typing import Any
 
 import torch
@@ -18,8 +19,8 @@ from torch import Tensor
 from ..._core import EpilogueFunction
 from ..._epilogue import BoundEpilogue, Epilogue
 from ..._epilogue.derivative import derivative, has_derivative
-from ..._epilogue.graph import GATES, SUM, Graph, gradient_of, parse
-from ..._epilogue.values import Known, evaluate, needed
+from ..._epilogue.graph import SUM, SUMS, Graph, gradient_of, parse
+from ..._epilogue.values import Known, evaluate, join, needed, split
 from .sum_to import sum_to
 
 _MOST_INPUTS, MOST_OUTPUTS = 8, 3  # of Cleave's functions
@@ -52,6 +53,11 @@ def arguments(epilogue: BoundEpilogue | Epilogue, options: dict[str, Any]) -> tu
     if isinstance(epilogue, Epilogue):  # one without inputs need not be called
         epilogue = epilogue()
     return epilogue.text, *separate(epilogue.inputs), epilogue.backward
+
+
+def named(text: str, inputs: Iterable[Any], backward: str = "") -> dict[str, Any]:
+    """A function and its inputs, as operators take them by name."""
+    return dict(zip(ARGUMENTS, (text, *separate(inputs), backward), strict=True))
 
 
 def results(made: list[Tensor]) -> Tensor | tuple[Tensor, ...]:
@@ -105,7 +111,7 @@ class Gradients:
         if given is None:
             return gradients
         whole = [torch.zeros_like(given) if part is None else part for part in parts]
-        return gradients | {SUM: whole[0] if len(whole) == 1 else torch.cat(whole, -1)}
+        return gradients | {SUM: join(whole, self._sums)}
 
     def _elementwise(self, wanted: dict[str, str]) -> dict[str, Tensor]:
         known = {name: self._broadcast(name) for name in self._inputs} | dict(self._stored)
@@ -114,7 +120,7 @@ class Gradients:
         made = self._again(rest) if rest else {}
         if made is None:
             (sums,) = self._multiply(f"d = {SUM}", (), torch.float32)
-            known |= zip(self._sums, sums.chunk(len(self._sums), -1), strict=True)
+            known |= split(sums, self._sums)
             simple, made = wanted, {}
         values = evaluate(self._graph, list(simple.values()), known)
         return made | {n: torch.as_tensor(values[v]).expand(self._shape) for n, v in simple.items()}
@@ -123,8 +129,13 @@ class Gradients:
         """As outputs of the same product; None if they are too much for a function."""
         outputs: dict[tuple[str, torch.dtype], str] = {}
         places = {}
+        # Whose gradients may be inputs of the next derivative, beside the inputs of this one.
+        free = (name for name in map("d{}".format, count()) if f"grad_{name}" not in self._inputs)
         for name, value in wanted.items():
-            places[name] = outputs.setdefault((value, self._dtype_of(name)), f"d{len(outputs)}")
+            output = value, self._dtype_of(name)
+            if output not in outputs:
+                outputs[output] = next(free)
+            places[name] = outputs[output]
         read = needed(self._graph, wanted.values(), {})
         inputs = {name: x for name, x in self._inputs.items() if name in read}
         if len(outputs) > MOST_OUTPUTS or len(inputs) > _MOST_INPUTS:
@@ -132,8 +143,8 @@ class Gradients:
         typed = {name: (str(dtype).removeprefix("torch."), value) for (value, dtype), name in outputs.items()}
         shapes = {name: self._graph.inputs[name] for name in inputs}
         values = {name: value for name, value in self._graph.values.items() if name in read}
-        if self._sums == GATES and read.isdisjoint(GATES):
-            _take_gate(values, typed)
+        if self._sums != (SUM,) and read.isdisjoint(self._sums):
+            _take_gate(self._sums[0], values, typed)
         try:
             text = _spell(Graph(shapes, values, typed))
         except ValueError:
@@ -173,14 +184,14 @@ def saved_outputs(text: str, differentiable: tuple[str, ...]) -> tuple[str, ...]
 
 def reads_sums(graph: Graph, wanted: Iterable[str], known: Mapping[str, Any]) -> bool:
     """Whether these values are made of sums that are not known."""
-    return not needed(graph, wanted, known).difference(known).isdisjoint((SUM, *GATES))
+    return not needed(graph, wanted, known).difference(known).isdisjoint(SUMS)
 
 
-def _take_gate(values: dict[str, tuple[str, ...]], outputs: dict[str, tuple[str | None, str]]) -> None:
-    """Has a derivative that reads neither sum depend on one of them all the same: without, it would be a function of
-    each of b's columns, and not of two."""
+def _take_gate(gate: str, values: dict[str, tuple[str, ...]], outputs: dict[str, tuple[str | None, str]]) -> None:
+    """Has a derivative that reads neither sum depend on one of them, `gate`, all the same: without, it would be a
+    function of each of b's columns, and not of two."""
     first, (dtype, value) = next(iter(outputs.items()))
-    values["%any"] = ("equal", GATES[0], GATES[0])
+    values["%any"] = ("equal", gate, gate)
     values["%first"] = ("where", "%any", value, value)
     outputs[first] = (dtype, "%first")
 

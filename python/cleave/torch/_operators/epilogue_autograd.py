@@ -53,7 +53,7 @@ def register() -> None:
         _register(
             _Operation(
                 op,
-                (*(_TENSORS[operand] for operand in operator.operands), *added),
+                (*(conv_autograd.TENSORS[operand] for operand in operator.operands), *added),
                 partial(_of_convolution, operator),
                 partial(_gradients, partial(_spread_over_pixels, operator)),
                 _channels_last,
@@ -119,19 +119,16 @@ def _gradients_of_groups(call: Any, options: dict[str, Any], *given: Any) -> Gro
     )
 
 
-_TENSORS = {"x": "input", "w": "weight", "y": "grad_output"}  # arguments, by _conv_autograd's names
-
-
 def _of_convolution(
     operator: conv_autograd.Operator, grad: Tensor, call: Any, options: dict[str, Any], needed: set[str]
 ) -> dict[str, Tensor]:
-    operands = {name: getattr(call, _TENSORS[name]) for name in operator.operands}
+    operands = {name: getattr(call, conv_autograd.TENSORS[name]) for name in operator.operands}
     geometry = tuple(getattr(call, name) for name in conv_autograd.GEOMETRY)
     added = {"bias": getattr(call, "bias", None), "c": call.c}
-    wanted = {name for name in (*operator.operands, *added) if _TENSORS.get(name, name) in needed}
+    wanted = {name for name in (*operator.operands, *added) if conv_autograd.TENSORS.get(name, name) in needed}
     scalars = options["alpha"], options["beta"]
     made = conv_autograd.of_operands(operator, grad, operands, geometry, added, wanted, scalars)
-    return {_TENSORS.get(name, name): x for name, x in made.items()}
+    return {conv_autograd.TENSORS.get(name, name): x for name, x in made.items()}
 
 
 def _spread_over_pixels(operator: conv_autograd.Operator, x: Tensor, shape: str, rank: int) -> Tensor:
@@ -200,13 +197,12 @@ def _backward(operation: _Operation, ctx: Any, grads: list[Tensor | None]) -> tu
         return tuple(results.values())
 
     def multiply(text: str, values: Iterable[Any], dtype: torch.dtype) -> list[Tensor]:
-        function = dict(zip(epilogue.ARGUMENTS, (text, *epilogue.separate(values), ""), strict=True))
         options = ctx.options | {"out_dtype": dtype} | ({"zero_rest": None} if "zero_rest" in ctx.options else {})
-        return operation.op(**(vars(call) | function | options))
+        return operation.op(**(vars(call) | epilogue.named(text, values) | options))
 
     inputs = epilogue.together(call.epilogue, call.inputs, call.numbers, call.number_places)
     tensors = [name for name, x in inputs.items() if isinstance(x, Tensor)]
-    of_inputs = [name for name, is_needed in zip(tensors, needed["inputs"], strict=True) if is_needed]
+    of_inputs = [name for name, is_needed in zip(tensors, needed["inputs"] or (), strict=True) if is_needed]
     of_sum = {name for name in operation.sum if needed.get(name)}
     operand = getattr(call, operation.sum[0])
     dtype = operand.dtype if operand.itemsize > 1 else next(iter(given.values())).dtype

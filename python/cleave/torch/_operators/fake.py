@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..._epilogue.activations import GATED
 from ..._epilogue.graph import parse
 from . import negated
 from .epilogue import outputs
@@ -94,7 +95,7 @@ def _check_operands(a: Tensor, b: Tensor) -> None:
 
 def _columns(call: Any) -> Any:
     """D's: what two of b's join, or b's."""
-    joined = 2 if call.activation == "swiglu" else 1
+    joined = 2 if call.activation in GATED else 1
     return call.b.shape[-1] // (joined if call.epilogue is None else len(parse(call.epilogue).sums))
 
 

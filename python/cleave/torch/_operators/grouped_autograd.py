@@ -7,14 +7,14 @@ zero, and so does the b of an empty group.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from . import activations, autograd
+from . import activations, autograd, epilogue
 from .sum_to import sum_to
 from .untracked import register_autograd
 
@@ -41,7 +41,7 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor, keyword_only_inputs
     ctx.alpha, ctx.beta = options.get("alpha", 1.0), options.get("beta")
     ctx.activation = options.get("activation", "none")
     ctx.alignment = options.get("alignment")
-    kept = output if ctx.activation == "relu" else None
+    kept = output if activations.keeps_result(ctx.activation) else None
     ctx.save_for_backward(a, b, bias, c, kept, offs, *bounds)
 
 
@@ -49,10 +49,11 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     a, b, bias, c, output, offs, *bounds = ctx.saved_tensors
     groups = Groups(offs, dict(zip(BOUNDS, bounds, strict=True)), ctx.alignment)
     if ctx.activation != "none":
-        x = output
-        if ctx.activation != "relu":  # whose output says enough; of others the input is made again
-            x = groups.multiply(a, b, bias, grad.dtype, c=c, alpha=ctx.alpha, beta=ctx.beta)
-        grad = activations.backward(ctx.activation, grad, x)
+
+        def multiply(text: str, inputs: Iterable[Any], dtype: torch.dtype) -> list[Tensor]:
+            return groups.finish(a, b, text, inputs, out_dtype=dtype, bias=bias, c=c, alpha=ctx.alpha, beta=ctx.beta)
+
+        grad = activations.backward(ctx.activation, grad.contiguous(), output, multiply)
     # torch says nothing of trailing arguments that the caller left out, and wants nothing.
     needs_a, needs_b, _, needs_bias = (*ctx.needs_input_grad, False, False)[:4]
     of_a, of_b, of_bias = of_operands(grad, (a, b, bias), groups, (needs_a, needs_b, needs_bias), ctx.alpha)
@@ -102,6 +103,11 @@ class Groups:
         return torch.ops.cleave.grouped_gemm.full(
             x, y, self._offs, bias, dtype, alignment=self._alignment, **self._bounds, **options
         )
+
+    def finish(self, x: Tensor, y: Tensor, text: str, inputs: Iterable[Any], **options: Any) -> list[Tensor]:
+        """The outputs of a function of the sums."""
+        given = epilogue.named(text, inputs) | self._bounds | options
+        return torch.ops.cleave.grouped_gemm.epilogue(x, y, self._offs, **given, alignment=self._alignment)
 
     def gradient(self, x: Tensor, y: Tensor, operand: Tensor, alpha: float) -> Tensor:
         """alpha * x @ y, in the operand's dtype and memory order."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from torch.distributed.tensor import Partial, Placement, Replicate, Shard
 
+from ..._epilogue.activations import GATED
 from .._scales import BLOCK
 
 Choice = tuple[dict[str, Placement], tuple[Placement, ...]]
@@ -23,7 +24,7 @@ def gemm(call: SimpleNamespace) -> Iterator[Choice]:
     rows = {name: _broadcast(getattr(call, name), -2, m) for name in ("bias", "c")}
     columns = {name: _broadcast(getattr(call, name), -1, n) for name in ("bias", "c")}
     yield {"a": Shard(a.ndim - 2), **rows}, (Shard(dims - 2),)
-    if call.activation != "swiglu":  # whose gates and ups are halves of the columns
+    if call.activation not in GATED:  # whose gates and ups are halves of the columns
         yield {"b": Shard(b.ndim - 1), **columns}, (Shard(dims - 1),)
     if _is_linear(call):
         yield {"a": Shard(a.ndim - 1), "b": Shard(b.ndim - 2)}, (Partial(),)
@@ -43,7 +44,7 @@ def scaled_gemm(call: SimpleNamespace) -> Iterator[Choice]:
         more = {"bias": _broadcast(call.bias, -2, m), "c": _broadcast(c, -2, m)}
         yield {"a": Shard(0), "scale_a": by_rows, **more}, (Shard(0),)
     by_columns = _scale(call.scale_b, -1, n, call.parts)
-    if by_columns is not None and getattr(call, "activation", "none") != "swiglu":
+    if by_columns is not None and getattr(call, "activation", "none") not in GATED:
         more = {"bias": _broadcast(call.bias, -1, n), "c": _broadcast(c, -1, n)}
         yield {"b": Shard(1), "scale_b": by_columns, **more}, (Shard(1),)
     of_a = _scale(call.scale_a, 1, k, call.parts) if _dims(call.scale_a) == 2 else Replicate()
@@ -59,7 +60,7 @@ def grouped_gemm(call: SimpleNamespace) -> Iterator[Choice]:
     if call.scale_a is not None or call.scale_b is not None or any(x is not None for x in bounds):
         return
     counts, c = getattr(call, "counts", None), getattr(call, "c", None)
-    plain = getattr(call, "activation", "none") != "swiglu" and c is None
+    plain = getattr(call, "activation", "none") not in GATED and c is None
     if a.ndim == 2 and b.ndim == 3:
         if plain:
             yield {"b": Shard(2), "bias": _broadcast(call.bias, -1, b.shape[2])}, (Shard(1),)

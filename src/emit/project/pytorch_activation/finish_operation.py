@@ -15,6 +15,7 @@ ACTIVATIONS = {
     "gelu": torch.nn.functional.gelu,
     "gelu_tanh": lambda x: torch.nn.functional.gelu(x, approximate="tanh"),
     "silu": torch.nn.functional.silu,
+    "swiglu_interleaved": lambda x: torch.nn.functional.silu(x[..., 0::2]) * x[..., 1::2],
     "swiglu": lambda x: torch.nn.functional.silu(x.chunk(2, -1)[0]) * x.chunk(2, -1)[1],
 }
 SUMS = None  # of any size

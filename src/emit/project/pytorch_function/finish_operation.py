@@ -25,15 +25,17 @@ def draw(name: str, shape: tuple[int, ...], new: Callable[..., Tensor]) -> Any:
     return x.to(dtype) if len(shape) < 2 else new(*shape, dtype=dtype).copy_(x)
 
 
+def _split(sums: Tensor) -> dict[str, Tensor]:
+    return _epilogue.split(sums, FUNCTION.sums)
+
+
 def outputs(sums: Tensor, inputs: dict[str, Any]) -> list[Tensor]:
     known = {
         name: _formula.spread(x.double(), FUNCTION.inputs[name]) if isinstance(x, Tensor) else x
         for name, x in inputs.items()
     }
-    made = _epilogue.evaluate(
-        FUNCTION, [v for _, v in FUNCTION.outputs.values()], known | _epilogue.split(sums), torch.float64
-    )
-    shape = next(iter(_epilogue.split(sums).values())).shape
+    made = _epilogue.evaluate(FUNCTION, [v for _, v in FUNCTION.outputs.values()], known | _split(sums), torch.float64)
+    shape = next(iter(_split(sums).values())).shape
     return [torch.as_tensor(made[value], device=sums.device).expand(shape) for _, value in FUNCTION.outputs.values()]
 
 
@@ -60,4 +62,4 @@ def finish(sums: Tensor, shapes: dict[str, tuple[int, ...]], new: Callable[..., 
     # Where a step of the sums changes the slope much, rounding decides about the gradient.
     bend = (slopes(sums + step, inputs) - slopes(sums - step, inputs)).abs()
     smooth = bend <= 0.05 * slopes(sums, inputs).abs().max().clamp(min=1e-3)
-    return Finished(made, slack, torch.stack(smooth.chunk(len(_epilogue.SUMS), -1)).all(0), list(inputs.values()))
+    return Finished(made, slack, torch.stack(list(_split(smooth).values())).all(0), list(inputs.values()))

@@ -13,7 +13,7 @@ from . import _operation as fixed
 from ._sum_to import sum_to
 from .function.derivative import derivative
 from .function.graph import parse
-from .function.values import evaluate, needed
+from .function.values import evaluate, join, needed, split
 
 FORWARD = parse(fixed.FUNCTION)
 SUMS = FORWARD.sums
@@ -22,11 +22,6 @@ SUMS = FORWARD.sums
 def kept(output: Tensor | tuple[Tensor, ...]) -> dict[str, Tensor]:
     """What backward wants of the results, by name: nothing, since the sums are made again."""
     return {}
-
-
-def split(sums: Tensor) -> dict[str, Tensor]:
-    """The sums as the function takes them."""
-    return dict(zip(SUMS, sums.chunk(len(SUMS), -1), strict=True))
 
 
 def gradients(
@@ -47,14 +42,14 @@ def gradients(
     names = [*(SUMS if of_sums else []), *(name for name in inputs if name in wanted)]
     values = {name: graph.outputs[name][1] for name in names if name in graph.outputs}
     if not needed(graph, values.values(), known).isdisjoint(SUMS):
-        known |= split(sums())
+        known |= split(sums(), SUMS)
     made = evaluate(graph, values.values(), known)
     like = next(iter(given.values())).float()
     by_name = {name: torch.as_tensor(made[value], device=like.device).expand_as(like) for name, value in values.items()}
     of_inputs = {name: _summed(grad, inputs[name], known[name]) for name, grad in by_name.items() if name in inputs}
     if not any(name in by_name for name in SUMS):
         return None, of_inputs
-    return torch.cat([by_name.get(name, torch.zeros_like(like)) for name in SUMS], -1), of_inputs
+    return join([by_name.get(name, torch.zeros_like(like)) for name in SUMS], SUMS), of_inputs
 
 
 def _summed(grad: Tensor, x: Tensor, spread: Tensor) -> Tensor:

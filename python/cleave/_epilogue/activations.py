@@ -1,0 +1,11 @@
+"""The activations: epilogue functions that are ready-made."""
+
+from __future__ import annotations
+
+from .._core import activations
+from .graph import INTERLEAVED, parse
+
+GRAPHS = {name: parse(text) for name, text in activations.items()}
+# Those that join two of b's columns; and those of them that join neighbours.
+GATED = tuple(name for name, graph in GRAPHS.items() if len(graph.sums) == 2)
+PAIRED = tuple(name for name in GATED if GRAPHS[name].sums == INTERLEAVED)
