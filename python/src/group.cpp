@@ -12,7 +12,6 @@
 #include "cleave/names.h"
 #include "operands/fold_operands.h"
 #include "plan_cache.h"
-#include "runtime/context.h"
 #include "tensor.h"
 
 namespace nb = nanobind;
@@ -82,11 +81,6 @@ void gather(const Group& group, uintptr_t own, size_t bytes, uintptr_t out, std:
                reinterpret_cast<void*>(stream));
 }
 
-unsigned long long capture_of(int device, uintptr_t stream) {
-  const ContextGuard context(device);
-  return capture_id(reinterpret_cast<CUstream>(stream));
-}
-
 }  // namespace
 
 void bind_group(nb::module_& m) {
@@ -106,7 +100,6 @@ void bind_group(nb::module_& m) {
   m.def("fold", &fold, "partials"_a, "out"_a, "scale_a"_a.none(), "scale_b"_a.none(), "bias"_a.none(), "c"_a.none(),
         "scale_d"_a.none(), "activation"_a, "most_rows"_a, "group"_a.none(), "call"_a, "pushed"_a, "stream"_a.none(),
         "include/cleave/fold.h in Python: the sum over ranks of their partial results; pushed, where it can be.");
-  m.def("capture_id", &capture_of, "device"_a, "stream"_a, "The capture that a stream takes part in; 0: none.");
 }
 
 }  // namespace cleave::python

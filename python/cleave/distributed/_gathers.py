@@ -13,7 +13,7 @@ from ..torch._operators.fake import default_dtype
 from . import _rules
 from ._peer_memory import bytes_of
 from ._peers import Peers, kind_of, peers_of, rows_of
-from ._transports import fills_a_gpu, is_large, way_for
+from ._transports import carrier_for, fills_a_gpu, is_large, way_of
 
 
 class Form(NamedTuple):
@@ -44,7 +44,8 @@ class Form(NamedTuple):
 
 
 def _gather(peers: Peers, form: Form, transport: str, *parts: Tensor, **use: Any) -> list[Tensor]:
-    way = way_for(peers, parts[0].device, transport, form.call, form.bytes)
+    carrier = carrier_for(peers, parts[0].device, transport, form.call, form.bytes)
+    way = way_of(carrier, peers, form.call)
     return way.gather_rows(*parts, rows=form.rows, large=form.large, columns=form.columns, **use)
 
 
