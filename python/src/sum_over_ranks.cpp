@@ -17,30 +17,15 @@ namespace {
 
 /// What calls with the same sizes, dtypes and options have in common.
 struct SumForm {
-  int64_t rows = 0, columns = 0;  // of each rank's product
-  int64_t first = 0, own = 0;     // which rows of it this rank adds up, and how many
-  int64_t most = 0;               // of any rank
-  bool pushed = false;            // all ranks add up the same
-  bool unsplit = false;           // products are not split along K, unless they are batch invariant
-  bool exact = false;             // of integers, which scales, each a line, multiply when they are added up
-  DType partial = DType::f32, d = DType::f32;
-  Activation activation = Activation::none;
+  int64_t rows, columns;  // of each rank's product
+  int64_t first, own;     // which rows of it this rank adds up, and how many
+  int64_t most;           // of any rank
+  bool pushed;            // all ranks add up the same
+  bool unsplit;           // products are not split along K, unless they are batch invariant
+  bool exact;             // of integers, which scales, each a line, multiply when they are added up
+  DType partial, d;
+  Activation activation;
   std::string call;  // how ranks name it to each other
-
-  SumForm(int64_t rows, int64_t columns, int64_t first, int64_t own, int64_t most, bool pushed, bool unsplit,
-          bool exact, nb::handle partial, nb::handle d, std::string_view activation, std::string call)
-      : rows(rows),
-        columns(columns),
-        first(first),
-        own(own),
-        most(most),
-        pushed(pushed),
-        unsplit(unsplit),
-        exact(exact),
-        partial(parse_dtype(partial, "partial_dtype")),
-        d(parse_dtype(d, "out_dtype")),
-        activation(from_string<Activation>(activation)),
-        call(std::move(call)) {}
 };
 
 /// A matrix that is packed row by row.
@@ -105,6 +90,24 @@ FoldCall sum_of(const SumForm& form, const SumTensors& tensors, const Places& pl
   return sum;
 }
 
+/// What checks of tensors look at, so that what was checked once need not be again: a form, a type, a device and the
+/// sizes of each, or nothing of one that is not given.
+nb::bytes kinds_of(nb::args tensors) {
+  TensorReader reader{nb::none()};
+  std::string text;
+  const auto add = [&](const auto& value) { text.append(reinterpret_cast<const char*>(&value), sizeof(value)); };
+  for (const nb::handle tensor : tensors) {
+    if (tensor.is_none()) {
+      add(-1);
+      continue;
+    }
+    const TensorView view = reader.read(tensor, "a tensor");
+    add(view.ndim), add(view.device), add(view.element.code), add(view.element.bits);
+    for (int i = 0; i < std::min(view.ndim, Operand::kMaxRank); ++i) add(view.shape[i]);
+  }
+  return nb::bytes(text.data(), text.size());
+}
+
 nb::object sum_over_ranks(Places& places, const SumForm& form, nb::handle a, nb::handle b, nb::handle scale_a,
                           nb::handle scale_b, nb::handle bias, nb::handle c, nb::handle scale_d, nb::handle precision,
                           bool use_fast_accum) {
@@ -143,10 +146,28 @@ void bind_sum_over_ranks(nb::module_& m) {
           "stream"_a,
           "The number of the next call's, which all ranks make alike; of a graph's first call, behind a barrier.");
   nb::class_<SumForm>(m, "SumForm", "What sums over ranks with the same sizes, dtypes and options have in common.")
-      .def(nb::init<int64_t, int64_t, int64_t, int64_t, int64_t, bool, bool, bool, nb::handle, nb::handle,
-                    std::string_view, std::string>(),
-           "rows"_a, "columns"_a, "first"_a, "own"_a, "most"_a, "pushed"_a, "unsplit"_a, "exact"_a, "partial_dtype"_a,
-           "out_dtype"_a, "activation"_a, "call"_a);
+      .def(
+          "__init__",
+          [](SumForm* form, int64_t rows, int64_t columns, int64_t first, int64_t own, int64_t most, bool pushed,
+             bool unsplit, bool exact, nb::handle partial_dtype, nb::handle out_dtype, std::string_view activation,
+             std::string call) {
+            new (form) SumForm{rows,
+                               columns,
+                               first,
+                               own,
+                               most,
+                               pushed,
+                               unsplit,
+                               exact,
+                               parse_dtype(partial_dtype, "partial_dtype"),
+                               parse_dtype(out_dtype, "out_dtype"),
+                               from_string<Activation>(activation),
+                               std::move(call)};
+          },
+          "rows"_a, "columns"_a, "first"_a, "own"_a, "most"_a, "pushed"_a, "unsplit"_a, "exact"_a, "partial_dtype"_a,
+          "out_dtype"_a, "activation"_a, "call"_a);
+  m.def("kinds_of", &kinds_of,
+        "What checks of tensors look at: dtypes, devices and sizes, as bytes; None is one, too.");
   m.def("sum_over_ranks", &sum_over_ranks, "places"_a, "form"_a, "a"_a, "b"_a, "scale_a"_a.none(), "scale_b"_a.none(),
         "bias"_a.none(), "c"_a.none(), "scale_d"_a.none(), "precision"_a.none(), "use_fast_accum"_a,
         "This rank's product, and the sum of all ranks' that it makes: a new [own, columns].");

@@ -27,6 +27,8 @@ class CLEAVE_TOOLS Places {
   size_t bytes() const { return bytes_; }
   /// That of the next call, on `stream`. Throws as Group::barrier does.
   int next(void* stream);
+  /// Enqueues a copy of this rank's to its place, `offset` bytes behind where that begins.
+  void put(const void* from, size_t bytes, int place, size_t offset, void* stream) const;
   /// Where a rank's place begins.
   char* at(int rank, int place) const { return static_cast<char*>(group_->staging(rank)) + size_t(place) * bytes_; }
 

@@ -15,7 +15,7 @@ from ..torch._operators.fake import default_dtype
 from . import _rules
 from ._fold import fold, is_fused, onto
 from ._peer_memory import PeerMemory, bytes_of
-from ._peers import Peers, first_rows, kind_of, peers_of, rows_of
+from ._peers import Peers, first_rows, peers_of, rows_of
 from ._transports import Multiply, carrier_for, fills_a_gpu, is_large, way_of
 
 
@@ -100,8 +100,8 @@ def _sum(
     scales: _rules.Scales = (None, None),
     made_of: tuple[Any, ...] | None = None,
 ) -> Tensor:
-    """fuses: whether `multiply` takes epilogue functions. scales: of all of K, of int32 partial results. made_of: b, the
-    scales, float32's precision and whether to accumulate fast, where `multiply` makes a product of them."""
+    """fuses: whether `multiply` takes epilogue functions. scales: of all of K, of int32 partial results. made_of: b, scales,
+    float32's precision and whether to accumulate fast, where `multiply` makes a product of them."""
     carrier = carrier_for(peers, a.device, form.transport, form.call, form.bytes)
     if form.at_once is not None and made_of is not None and type(carrier) is PeerMemory:
         b, scale_a, scale_b, *how = made_of
@@ -151,8 +151,7 @@ def of_products(name: str, scatter: bool) -> Callable[..., Tensor]:
         transport: str = "auto",
     ) -> Tensor:
         peers = peers_of(group_name, name)
-        options = activation, out_dtype, partial_dtype, order, transport
-        key = kind_of(a), kind_of(b), kind_of(bias), kind_of(c), options
+        key = _core.kinds_of(a, b, bias, c), activation, out_dtype, partial_dtype, order, transport
         form = peers.forms.get(key)
         if form is None:
             _rules.check_operands(a, b, False, name)
@@ -195,7 +194,7 @@ def of_scaled_products(name: str, scatter: bool) -> Callable[..., Tensor]:
         transport: str = "auto",
     ) -> Tensor:
         peers = peers_of(group_name, name)
-        tensors = tuple(map(kind_of, (a, b, scale_a, scale_b, bias, c, scale_d)))
+        tensors = _core.kinds_of(a, b, scale_a, scale_b, bias, c, scale_d)
         key = (tensors, activation, out_dtype, partial_dtype, order, transport)
         exact = order == "k" and _rules.is_exact(a, b, scale_a, scale_b)
         form = peers.forms.get(key)
@@ -229,7 +228,7 @@ def of_rows(name: str, scatter: bool) -> Callable[..., Tensor]:
     def implementation(x: Tensor, group_name: str, bias: Tensor | None = None, *, transport: str = "auto") -> Tensor:
         x = x.contiguous()
         peers = peers_of(group_name, name)
-        key = kind_of(x), kind_of(bias), transport
+        key = _core.kinds_of(x, bias), transport
         form = peers.forms.get(key)
         if form is None:
             added = bias, None, None, x.dtype
