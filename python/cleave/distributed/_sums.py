@@ -100,8 +100,8 @@ def _sum(
     scales: _rules.Scales = (None, None),
     made_of: tuple[Any, ...] | None = None,
 ) -> Tensor:
-    """fuses: whether `multiply` takes epilogue functions. scales: of all of K, of int32 partial results. made_of: b, scales,
-    float32's precision and whether to accumulate fast, where `multiply` makes a product of them."""
+    """fuses: whether `multiply` takes epilogue functions. scales: of all of K, of int32 partial results. made_of: what
+    `multiply` makes a product of, b, scales, float32's precision, whether to accumulate fast; None: it is none."""
     carrier = carrier_for(peers, a.device, form.transport, form.call, form.bytes)
     if form.at_once is not None and made_of is not None and type(carrier) is PeerMemory:
         b, scale_a, scale_b, *how = made_of
