@@ -230,7 +230,7 @@ def weights_are_gathered_in_8_bits(ranks: Ranks) -> None:
         assert parallel.gather_in_8_bits(sharded) == ["0", "2"]
         seen: list[str] = []
         for layer in (sharded[0], sharded[2]):
-            layer.register_forward_hook(lambda layer, *_: seen.append(type(layer.weight).__name__))
+            layer.register_forward_pre_hook(lambda layer, _, seen=seen: seen.append(type(layer.weight).__name__))
         x = ranks.draw(ranks.size * 16, 128)[ranks.rank * 16 :][:16].requires_grad_()
         optimizers = [torch.optim.Adam(model.parameters(), lr=0.01) for model in (plain, sharded)]
         for _ in range(3):

@@ -68,7 +68,7 @@ GemmCall product_of(const SumForm& form, const SumTensors& tensors, const Places
   return product;
 }
 
-/// Of the product's rows those that this rank adds up; one for all rows is that for these, too.
+/// Those of the rows that this rank adds up; one for all rows is that for these, too.
 std::optional<Operand> of_rows(std::optional<Operand> scales, const SumForm& form) {
   if (!scales || scales->shape[0] == 1) return scales;
   scales->data = static_cast<float*>(scales->data) + form.first * scales->stride[0];
@@ -76,7 +76,7 @@ std::optional<Operand> of_rows(std::optional<Operand> scales, const SumForm& for
   return scales;
 }
 
-/// Of what lies in the first of the places.
+/// What is added up, in the first of the places.
 FoldCall sum_of(const SumForm& form, const SumTensors& tensors, const Places& places, const Operand& d) {
   FoldTensors t{.bias = tensors.bias, .c = tensors.c, .scale_d = tensors.scale_d, .d = d};
   if (form.exact) t.scale_a = of_rows(tensors.scale_a, form), t.scale_b = tensors.scale_b;

@@ -47,8 +47,8 @@ class Gathered(Tensor):
         if func in (_aten.detach.default, _aten.as_strided.default):  # FSDP's, of all of it
             return cls(own.q, own.scale, own.dtype)
         raise NotImplementedError(
-            f"{func} of a weight that FSDP gathered in 8 bits, which Float8Linear alone takes; shard this layer without "
-            "gather_in_8_bits"
+            f"{func} of a weight that FSDP gathered in 8 bits, which Float8Linear alone takes; shard this layer "
+            "without gather_in_8_bits"
         )
 
 
@@ -94,7 +94,7 @@ def refusal(weight: Tensor, recipe: str) -> str:
 
 
 def make_part(weight: Tensor, recipe: str) -> None:
-    """Of a DTensor, in place: FSDP looks at its part before the first forward pass once more."""
+    """Makes it of a DTensor's part, in place: FSDP looks at its part before the first forward pass once more."""
     part = weight._local_tensor.detach().as_subclass(Part)
     part.recipe = recipe
     weight._local_tensor = part
