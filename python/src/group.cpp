@@ -33,6 +33,11 @@ std::shared_ptr<Group> share(int rank, int size, int device, size_t bytes, const
   });
 }
 
+std::shared_ptr<Group> from_nccl(uintptr_t comm, size_t bytes) {
+  const nb::gil_scoped_release unlocked;
+  return Group::from_nccl(reinterpret_cast<void*>(comm), bytes);
+}
+
 /// The tensor keeps the group, and says that it is of the device that sees it.
 Bytes staging(const nb::object& group, int rank) {
   const auto& self = nb::cast<const Group&>(group);
@@ -88,6 +93,8 @@ void bind_group(nb::module_& m) {
       .def_static("share", &share, "rank"_a, "size"_a, "device"_a, "bytes"_a, "all_gather"_a,
                   "Makes one, on every rank. device: a CUDA ordinal, or -1 for the host. all_gather: from this rank's "
                   "text to the list of all ranks'.")
+      .def_static("from_nccl", &from_nccl, "comm"_a, "bytes"_a,
+                  "share() of the ranks of an ncclComm_t, by its address.")
       .def_prop_ro("bytes", &Group::bytes, "Of each rank's staging.")
       .def("staging", &staging, "rank"_a, "A rank's, as a torch tensor of bytes on this rank's device.")
       .def("barrier", &barrier, "call"_a, "stream"_a, "beside"_a = false,

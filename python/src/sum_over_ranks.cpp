@@ -1,5 +1,5 @@
-// A whole call of cleave.distributed: a product into memory that all ranks see, and the sum of theirs. In Python each of
-// its steps takes the host longer than the launches do.
+// A whole call of cleave.distributed: a product into memory that all ranks see, and the sum of theirs. In Python each
+// of its steps takes the host longer than the launches do.
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
