@@ -11,7 +11,7 @@ import pytest
 os.environ |= {"NCCL_NVLS_ENABLE": "0"}
 torch = pytest.importorskip("torch", minversion="2.10")
 
-from cleave import _core
+from cleave import _core  # noqa: E402
 
 
 @pytest.mark.parametrize("size", [1, 2])
