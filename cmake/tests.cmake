@@ -72,6 +72,12 @@ foreach(build IN ITEMS "" _other _anonymous)
   target_link_libraries(fake_nvrtc${build} PRIVATE cuda_headers)
   add_dependencies(cleave_tests fake_nvrtc${build})
 endforeach()
+add_library(fake_nccl SHARED tests/fake_nccl/nccl.cpp)
+set_target_properties(fake_nccl PROPERTIES
+  OUTPUT_NAME nccl SOVERSION 2 LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/fake_nccl")
+set_property(SOURCE tests/cpp/group_from_nccl_test.cpp APPEND PROPERTY
+  COMPILE_DEFINITIONS CLEAVE_FAKE_NCCL="$<TARGET_FILE:fake_nccl>")
+add_dependencies(cleave_tests fake_nccl)
 target_link_options(fake_nvrtc PRIVATE LINKER:--build-id=0x00000001)
 target_link_options(fake_nvrtc_other PRIVATE LINKER:--build-id=0x00000002)
 target_link_options(fake_nvrtc_anonymous PRIVATE LINKER:--build-id=none)

@@ -217,10 +217,57 @@ def layers_are_sharded_by_fsdp(ranks: Ranks) -> None:
         y.sum().backward()
 
 
+def weights_are_gathered_in_8_bits(ranks: Ranks) -> None:
+    """Results have the bits of a model that is not sharded; gradients are the mean of the ranks'."""
+    mesh = init_device_mesh(ranks.device, (ranks.size,))
+    for recipe in ("blockwise", "tensorwise"):
+        hidden = 128 * ranks.size
+        plain = nn.Sequential(nn.Linear(128, hidden), nn.ReLU(), nn.Linear(hidden, hidden))
+        cleave.torch.convert_to_float8_training(plain.to(ranks.device), recipe=recipe)
+        sharded = copy.deepcopy(plain)
+        for layer in (*sharded, sharded):
+            fully_shard(layer, mesh=mesh)
+        assert parallel.gather_in_8_bits(sharded) == ["0", "2"]
+        seen: list[str] = []
+        for layer in (sharded[0], sharded[2]):
+            layer.register_forward_pre_hook(lambda layer, _, seen=seen: seen.append(type(layer.weight).__name__))
+        x = ranks.draw(ranks.size * 16, 128)[ranks.rank * 16 :][:16].requires_grad_()
+        optimizers = [torch.optim.Adam(model.parameters(), lr=0.01) for model in (plain, sharded)]
+        for _ in range(3):
+            made = [model(x) for model in (plain, sharded)]
+            assert same_bits(*made), recipe
+            grads = [torch.autograd.grad(y.square().mean(), x, retain_graph=True)[0] for y in made]
+            assert same_bits(*grads), recipe
+            for y in made:
+                y.square().mean().backward()
+            for one, part in zip(plain.parameters(), sharded.parameters(), strict=True):
+                dist.all_reduce(one.grad)
+                one.grad /= ranks.size
+                torch.testing.assert_close(part.grad.full_tensor(), one.grad, rtol=1e-5, atol=1e-6)
+                one.grad.copy_(part.grad.full_tensor())  # so that the same is trained
+            for optimizer in optimizers:
+                optimizer.step()
+                optimizer.zero_grad()
+        with torch.no_grad():
+            assert same_bits(plain(x), sharded(x))
+        assert set(seen) == {"Gathered"}
+        for name, saved in sharded.state_dict().items():
+            assert same_bits(saved.full_tensor(), plain.state_dict()[name]), name
+    uneven = cleave.torch.Float8Linear(128, 128 * ranks.size + 16, device=ranks.device)
+    fully_shard(uneven, mesh=mesh)
+    with pytest.raises(ValueError, match="rows, which must be dealt in equal multiples of 128"):
+        parallel.gather_in_8_bits(uneven)
+    by_rows = cleave.torch.Float8Linear(128, 128 * ranks.size, recipe="rowwise", device=ranks.device)
+    fully_shard(by_rows, mesh=mesh)
+    with pytest.raises(ValueError, match="quantised twice"):
+        parallel.gather_in_8_bits(by_rows)
+
+
 CHECKS = (
     layers_in_8_bits_are_dealt,
     grouped_layers_are_dealt,
     convolutions_are_dealt,
     checkpoints_reload_on_other_numbers_of_ranks,
     layers_are_sharded_by_fsdp,
+    weights_are_gathered_in_8_bits,
 )

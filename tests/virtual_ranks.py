@@ -1,10 +1,11 @@
 """Ranks that are streams of one GPU: flags, places and orders of more ranks than there are GPUs.
 
-    CUDA_DEVICE_MAX_CONNECTIONS=32 CUDA_MODULE_LOADING=EAGER python tests/virtual_ranks.py RANKS ROUNDS [SEED]
+    CUDA_DEVICE_MAX_CONNECTIONS=32 CUDA_MODULE_LOADING=EAGER python tests/virtual_ranks.py RANKS ROUNDS [SEED [ROWS]]
 
 In each round all ranks make the same call, drawn at random, in an order drawn anew, some of them late; results are
 compared bit by bit. Kernels wait for each other on one GPU, so all of them must run at once: few CTAs, a queue of its
-own for each stream, and nothing that is loaded or allocated in between.
+own for each stream, and nothing that is loaded or allocated in between. With 2 ranks there is room for the most CTAs of
+a sum that is pushed: 512 rows.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import torch
 
 from cleave import _core
 
-ROWS, COLUMNS, ROUNDS_AT_ONCE = 4, 1024, 64
+COLUMNS, ROUNDS_AT_ONCE = 1024, 64
 KINDS = ("pushed", "read", "gathered")
 
 
@@ -54,30 +55,30 @@ def in_rank_order(parts: torch.Tensor) -> torch.Tensor:
 
 
 class Ranks:
-    def __init__(self, size: int, seed: int) -> None:
-        self.size, self.draw = size, random.Random(seed)
-        shape = ROUNDS_AT_ONCE, ROWS, COLUMNS
+    def __init__(self, size: int, seed: int = 0, rows: int = 4) -> None:
+        self.size, self.rows, self.draw = size, rows, random.Random(seed)
+        shape = ROUNDS_AT_ONCE, rows, COLUMNS
         generator = torch.Generator("cuda").manual_seed(seed)
         self.parts = torch.randn(size, *shape, device="cuda", generator=generator)
         self.sums = torch.empty(size, *shape, device="cuda")
-        self.all = torch.empty(size, ROUNDS_AT_ONCE, size, ROWS, COLUMNS, device="cuda")
+        self.all = torch.empty(size, ROUNDS_AT_ONCE, size, rows, COLUMNS, device="cuda")
         self.streams = [torch.cuda.Stream() for _ in range(size)]
-        self.groups = groups_of(size, 4 * ROWS * COLUMNS)
+        self.groups = groups_of(size, 4 * rows * COLUMNS)
         self.staging = [
-            [g.staging(r).view(torch.float32).view(2, ROWS, COLUMNS) for r in range(size)] for g in self.groups
+            [g.staging(r).view(torch.float32).view(2, rows, COLUMNS) for r in range(size)] for g in self.groups
         ]
         self._load()
 
     def _load(self) -> None:
         """Everything that a round launches, by ranks that meet nobody."""
-        alone = groups_of(1, 4 * ROWS * COLUMNS)[0]
+        alone = groups_of(1, 4 * self.rows * COLUMNS)[0]
         stream = torch.cuda.current_stream().cuda_stream
         alone.barrier("nothing", stream)
         own = alone.staging(0)
-        alone.gather(own.data_ptr(), 4 * ROWS * COLUMNS, self.all.data_ptr(), "nothing", stream)
+        alone.gather(own.data_ptr(), 4 * self.rows * COLUMNS, self.all.data_ptr(), "nothing", stream)
         for pushed in (False, True):
             parts = [self.parts[r, 0] for r in range(self.size)]
-            _core.fold(parts, self.sums[0, 0], None, None, None, None, None, "none", ROWS, None, "", pushed, None)
+            _core.fold(parts, self.sums[0, 0], None, None, None, None, None, "none", self.rows, None, "", pushed, None)
         self.staging[0][0][0].copy_(self.parts[0, 0])
         torch.cuda._sleep(10)
         torch.cuda.synchronize()
@@ -97,7 +98,7 @@ class Ranks:
                     parts = [staging[r][place] for r in range(self.size)]
                     out = self.sums[rank, at]
                     _core.fold(
-                        parts, out, None, None, None, None, None, "none", ROWS, group, kind, kind == "pushed", None
+                        parts, out, None, None, None, None, None, "none", self.rows, group, kind, kind == "pushed", None
                     )
         return kind
 
@@ -118,6 +119,6 @@ class Ranks:
 
 
 if __name__ == "__main__":
-    size, rounds, *seed = map(int, sys.argv[1:])
-    Ranks(size, *(seed or [0])).play(rounds)
+    size, rounds, *rest = map(int, sys.argv[1:])
+    Ranks(size, *rest).play(rounds)
     print(f"{size} ranks: {rounds} rounds")

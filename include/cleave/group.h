@@ -45,6 +45,12 @@ class CLEAVE_API Group {
   /// `block_bytes`, aligned to 16 bytes. Its first reserved(size) bytes are the group's.
   static std::shared_ptr<Group> from_pointers(int rank, int device, std::span<void* const> blocks, size_t block_bytes);
 
+  /// share() of a communicator's ranks, on its device: `comm` is an ncclComm_t, which carries what share() asks, on the
+  /// default stream, and is not needed afterwards. libnccl.so.2 is the one that is loaded, of any version 2.
+  ///
+  /// Throws as share(), Error(unsupported) where there is no libnccl, Error(driver) for what it says.
+  static std::shared_ptr<Group> from_nccl(void* comm, size_t bytes);
+
   /// 128 KiB, and from 4 to 32 MiB for what `size` ranks push to each other (fold.h).
   static size_t reserved(int size);
 

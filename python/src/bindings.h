@@ -21,7 +21,9 @@ void bind_moe(nanobind::module_& m);                // what cleave.moe has,
 void bind_route(nanobind::module_& m);              // and its router,
 void bind_router_logits(nanobind::module_& m);      // with what it scores by
 void bind_weights(nanobind::module_& m);            // of 4 bits: what packs them
-void bind_group(nanobind::module_& m);              // Group, capture_id
+void bind_group(nanobind::module_& m);              // Group
+void bind_sum_over_ranks(nanobind::module_& m);     // a whole sum over its ranks
+void bind_gather_over_ranks(nanobind::module_& m);  // of a gathered product
 void bind_gemm_plan(nanobind::module_& m);          // GemmPlan
 void bind_plan_problem(nanobind::module_& m);       // plan_problem
 void bind_plan_conv_problem(nanobind::module_& m);  // plan_conv_problem

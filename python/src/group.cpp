@@ -12,7 +12,6 @@
 #include "cleave/names.h"
 #include "operands/fold_operands.h"
 #include "plan_cache.h"
-#include "runtime/context.h"
 #include "tensor.h"
 
 namespace nb = nanobind;
@@ -32,6 +31,11 @@ std::shared_ptr<Group> share(int rank, int size, int device, size_t bytes, const
       said.push_back(nb::cast<std::string>(text));
     return said;
   });
+}
+
+std::shared_ptr<Group> from_nccl(uintptr_t comm, size_t bytes) {
+  const nb::gil_scoped_release unlocked;
+  return Group::from_nccl(reinterpret_cast<void*>(comm), bytes);
 }
 
 /// The tensor keeps the group, and says that it is of the device that sees it.
@@ -82,11 +86,6 @@ void gather(const Group& group, uintptr_t own, size_t bytes, uintptr_t out, std:
                reinterpret_cast<void*>(stream));
 }
 
-unsigned long long capture_of(int device, uintptr_t stream) {
-  const ContextGuard context(device);
-  return capture_id(reinterpret_cast<CUstream>(stream));
-}
-
 }  // namespace
 
 void bind_group(nb::module_& m) {
@@ -94,6 +93,8 @@ void bind_group(nb::module_& m) {
       .def_static("share", &share, "rank"_a, "size"_a, "device"_a, "bytes"_a, "all_gather"_a,
                   "Makes one, on every rank. device: a CUDA ordinal, or -1 for the host. all_gather: from this rank's "
                   "text to the list of all ranks'.")
+      .def_static("from_nccl", &from_nccl, "comm"_a, "bytes"_a,
+                  "share() of the ranks of an ncclComm_t, by its address.")
       .def_prop_ro("bytes", &Group::bytes, "Of each rank's staging.")
       .def("staging", &staging, "rank"_a, "A rank's, as a torch tensor of bytes on this rank's device.")
       .def("barrier", &barrier, "call"_a, "stream"_a, "beside"_a = false,
@@ -106,7 +107,6 @@ void bind_group(nb::module_& m) {
   m.def("fold", &fold, "partials"_a, "out"_a, "scale_a"_a.none(), "scale_b"_a.none(), "bias"_a.none(), "c"_a.none(),
         "scale_d"_a.none(), "activation"_a, "most_rows"_a, "group"_a.none(), "call"_a, "pushed"_a, "stream"_a.none(),
         "include/cleave/fold.h in Python: the sum over ranks of their partial results; pushed, where it can be.");
-  m.def("capture_id", &capture_of, "device"_a, "stream"_a, "The capture that a stream takes part in; 0: none.");
 }
 
 }  // namespace cleave::python

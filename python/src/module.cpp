@@ -22,6 +22,8 @@ NB_MODULE(_core, m) {
   bind_router_logits(m);
   bind_weights(m);
   bind_group(m);
+  bind_sum_over_ranks(m);
+  bind_gather_over_ranks(m);
   bind_plan_problem(m);
   bind_plan_conv_problem(m);
   bind_mistakes(m);

@@ -45,6 +45,7 @@ namespace cleave {
   X(mem_release, MemRelease, 10020)                                                                  \
   X(mem_set_access, MemSetAccess, 10020)                                                             \
   X(mem_unmap, MemUnmap, 10020)                                                                      \
+  X(memcpy_dtod_async, MemcpyDtoDAsync, 3020)                                                        \
   X(memcpy_dtoh_async, MemcpyDtoHAsync, 3020)                                                        \
   X(memset_d8_async, MemsetD8Async, 3020)                                                            \
   X(module_get_function, ModuleGetFunction, 2000)                                                    \

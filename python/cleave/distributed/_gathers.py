@@ -11,9 +11,9 @@ from .. import _core, gemm, scaled_gemm
 from .._torch_precision import precision
 from ..torch._operators.fake import default_dtype
 from . import _rules
-from ._peer_memory import bytes_of
-from ._peers import Peers, kind_of, peers_of, rows_of
-from ._transports import fills_a_gpu, is_large, way_for
+from ._peer_memory import PeerMemory, bytes_of
+from ._peers import Peers, first_rows, peers_of, rows_of
+from ._transports import Collectives, carrier_for, fills_a_gpu, is_large, way_of
 
 
 class Form(NamedTuple):
@@ -26,9 +26,19 @@ class Form(NamedTuple):
     large: bool  # rows are moved while others are multiplied
     bytes: int  # of each rank's memory
     call: str  # how ranks name it to each other
+    at_once: Any  # what one call of the module does through memory that all see; None: more than that is done
 
     @classmethod
-    def of(cls, peers: Peers, rows: int | None, columns: int, *parts: Tensor) -> Form:
+    def of(
+        cls,
+        peers: Peers,
+        rows: int | None,
+        columns: int,
+        *parts: Tensor,
+        out_dtype: torch.dtype | None = None,
+        activation: str = "none",
+    ) -> Form:
+        """out_dtype, activation: of the product."""
         rows = peers.size * parts[0].shape[0] if rows is None else rows
         _rules.check_share(parts[0], rows, peers)
         large = is_large(rows, peers.size, True)
@@ -36,15 +46,23 @@ class Form(NamedTuple):
         whole = large and columns > 0  # all rows are written by those who have them
         takes = bytes_of(*(((rows if whole else peers.share(rows), *x.shape[1:]), x.dtype) for x in parts))
         said = ", ".join(f"{list(x.shape[1:])} of {x.dtype}" for x in parts)
-        return cls(rows, columns, unsplit, whole, takes, f"{peers.operation}(rows={rows}, {said})")
+        call = f"{peers.operation}(rows={rows}, {said})"
+        share = peers.share(rows)
+        at_once = None if large or not columns else _core.GatherForm(rows, share, out_dtype, activation, call)
+        return cls(rows, columns, unsplit, whole, takes, call, at_once)
 
     def how(self) -> dict[str, Any]:
         """How K is split inside a GPU: alike for all rows where that is asked of every product."""
         return {"split_k_mode": "none"} if self.unsplit and not _core.batch_invariant() else {}
 
 
-def _gather(peers: Peers, form: Form, transport: str, *parts: Tensor, **use: Any) -> list[Tensor]:
-    way = way_for(peers, parts[0].device, transport, form.call, form.bytes)
+def _is_at_once(form: Form, carrier: Collectives | PeerMemory, *parts: Tensor) -> bool:
+    """Whether one call of the module does it all."""
+    return form.at_once is not None and type(carrier) is PeerMemory and all(x.is_contiguous() for x in parts)
+
+
+def _gather(peers: Peers, form: Form, carrier: Collectives | PeerMemory, *parts: Tensor, **use: Any) -> list[Tensor]:
+    way = way_of(carrier, peers, form.call)
     return way.gather_rows(*parts, rows=form.rows, large=form.large, columns=form.columns, **use)
 
 
@@ -64,22 +82,27 @@ def all_gather_gemm(
     """kept: whether anybody looks at the gathered a, which is of no use without; the operator always says so."""
     peers = peers_of(group_name, "all_gather_gemm")
     out_dtype = out_dtype or a.dtype
-    key = (*map(kind_of, (a, b, bias)), rows, activation, out_dtype)
+    key = _core.kinds_of(a, b, bias), rows, activation, out_dtype
     form = peers.forms.get(key)
     if form is None:
         _rules.check_operands(a, b, False, "all_gather_gemm")
         _rules.check_epilogue(a, b.shape[1], bias, activation)
         _rules.check_out(out_dtype, None)
-        form = peers.forms[key] = Form.of(peers, rows, b.shape[1], a)
+        form = peers.forms[key] = Form.of(peers, rows, b.shape[1], a, out_dtype=out_dtype, activation=activation)
+    carrier = carrier_for(peers, a.device, transport, form.call, form.bytes)
+    asked = precision() if a.itemsize == 4 else None  # float32 is multiplied as torch says
+    if _is_at_once(form, carrier, a):
+        out, gathered = _core.gather_over_ranks(carrier.places, form.at_once, a, b, None, None, bias, asked, False)
+        return out, first_rows(gathered, form.rows)
     out = a.new_empty(form.rows, form.columns, dtype=out_dtype)
     options = {"bias": bias, "activation": activation} | form.how()
-    if a.itemsize == 4:  # float32 is multiplied as torch says
-        options["precision"] = precision()
+    if asked is not None:
+        options["precision"] = asked
 
     def use(gathered: list[Tensor], part: slice) -> None:
         gemm(gathered[0], b, out=rows_of(out, part), **options)
 
-    (gathered,) = _gather(peers, form, transport, a, use=use, kept=kept)
+    (gathered,) = _gather(peers, form, carrier, a, use=use, kept=kept)
     return out, gathered
 
 
@@ -102,16 +125,21 @@ def all_gather_scaled_gemm(
     by_row = []
     if scale_a is not None:
         _rules.check_scale(a, scale_a)
-        scale_a = scale_a.reshape(1, 1).expand(a.shape[0], 1) if scale_a.numel() == 1 else scale_a
+        scale_a = scale_a.reshape(1, 1).repeat(a.shape[0], 1) if scale_a.numel() == 1 else scale_a
         by_row = [scale_a.view(a.shape[0], -1)]
-    key = (*map(kind_of, (a, b, bias, *by_row)), rows, activation, out_dtype)
+    key = _core.kinds_of(a, b, bias, *by_row), rows, activation, out_dtype
     form = peers.forms.get(key)
     if form is None:
         _rules.check_operands(a, b, True, peers.operation)
         _rules.check_epilogue(a, b.shape[1], bias, activation)
         if out_dtype != torch.int32:  # which exact sums of int8 are
             _rules.check_out(out_dtype, None)
-        form = peers.forms[key] = Form.of(peers, rows, b.shape[1], a, *by_row)
+        kinds = {"out_dtype": out_dtype, "activation": activation}
+        form = peers.forms[key] = Form.of(peers, rows, b.shape[1], a, *by_row, **kinds)
+    carrier = carrier_for(peers, a.device, transport, form.call, form.bytes)
+    if _is_at_once(form, carrier, a, *by_row):
+        operands = a, b, (by_row or (None,))[0], scale_b, bias, None, use_fast_accum
+        return _core.gather_over_ranks(carrier.places, form.at_once, *operands)[0]
     out = a.new_empty(form.rows, form.columns, dtype=out_dtype)
     options = {"use_fast_accum": use_fast_accum, "activation": activation, "bias": bias} | form.how()
 
@@ -119,14 +147,14 @@ def all_gather_scaled_gemm(
         x, scale = gathered if by_row else (*gathered, None)
         scaled_gemm(x, b, scale, scale_b, out=rows_of(out, part), **options)
 
-    _gather(peers, form, transport, a, *by_row, use=use, kept=False)
+    _gather(peers, form, carrier, a, *by_row, use=use, kept=False)
     return out
 
 
 def all_gather_rows(x: Tensor, group_name: str, *, rows: int | None = None, transport: str = "auto") -> Tensor:
     peers = peers_of(group_name, "all_gather_rows")
-    key = kind_of(x), rows
+    key = _core.kinds_of(x), rows
     form = peers.forms.get(key)
     if form is None:
         form = peers.forms[key] = Form.of(peers, rows, 0, x)
-    return _gather(peers, form, transport, x)[0]
+    return _gather(peers, form, carrier_for(peers, x.device, transport, form.call, form.bytes), x)[0]

@@ -22,30 +22,13 @@ _MOST_TURNS = 256  # that are kept: of calls with the same sizes
 
 
 class PeerMemory:
-    """Staging of all ranks, in places that calls take in turn.
+    """Staging of all ranks, in places that calls take in turn (src/peers/places.h)."""
 
-    A call writes to its place, meets the other ranks, and reads theirs. Nothing ends it: its place is written again by
-    the call after the next, when all ranks have met for the one between, and so have read. Captured calls have two
-    places of their own, and a graph's first call meets the others before it writes, since nobody knows which calls ran
-    before a replay.
-    """
-
-    __slots__ = (
-        "_capture",
-        "_captured",
-        "_device",
-        "_eager",
-        "_everyones",
-        "_kept",
-        "_stream",
-        "_turns",
-        "bytes",
-        "group",
-    )
+    __slots__ = ("_everyones", "_kept", "_stream", "_turns", "bytes", "group", "places")
 
     def __init__(self, peers: Peers, device: torch.device, bytes: int, older: PeerMemory | None) -> None:
         """On every rank. Raises ValueError, the same on all ranks, where one cannot share memory with the others."""
-        self.bytes, self._device = bytes, device
+        self.bytes = bytes
         index = -1 if device.type == "cpu" else device.index
 
         def all_gather(own: str) -> list[str]:
@@ -54,25 +37,16 @@ class PeerMemory:
             return said
 
         self.group = _core.Group.share(peers.rank, peers.size, index, 4 * bytes, all_gather)
+        self.places = _core.Places(self.group)
         self._everyones = [self.group.staging(rank) for rank in range(peers.size)]
         self._turns: dict[tuple[str, int], Turn] = {}
-        self._eager = self._captured = self._capture = 0
         self._kept = older  # captured graphs may have it
         self._stream = _current_stream(device)
 
     def turn(self, call: str) -> Turn:
         """The place of a call, which all ranks make alike."""
         stream = self._stream()
-        capture = _core.capture_id(self._device.index, stream) if stream else 0
-        if not capture:
-            place = self._eager % 2
-            self._eager += 1
-        else:
-            if capture != self._capture:
-                self._capture = capture
-                self.group.barrier("the beginning of a graph", stream)
-            place = 2 + self._captured % 2
-            self._captured += 1
+        place = self.places.next(stream)
         turn = self._turns.get((call, place))
         if turn is None:
             if len(self._turns) >= _MOST_TURNS:

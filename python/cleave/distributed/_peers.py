@@ -20,12 +20,12 @@ from . import _faults
 
 def name_of(group: Any, operation: str) -> str:
     """The name of a ProcessGroup, a DeviceMesh of one dimension, a name, or None: the default group."""
-    if not dist.is_initialized():
+    if group is None:
+        group = dist.group.WORLD
+    if group is None or not dist.is_initialized():
         raise RuntimeError(
             f"{operation} needs a process group; call torch.distributed.init_process_group on every rank first"
         )
-    if group is None:
-        group = dist.group.WORLD
     if isinstance(group, str):  # torch's own resolution of these cannot be compiled
         return group
     if type(group) is dist.ProcessGroup:
@@ -209,8 +209,3 @@ def first_rows(x: Tensor, rows: int) -> Tensor:
 def rows_of(x: Tensor, rows: slice) -> Tensor:
     """x[rows], alike."""
     return x if rows.stop - rows.start == x.shape[0] else x[rows]
-
-
-def kind_of(x: Tensor | None) -> Any:
-    """What checks of x look at."""
-    return None if x is None else (x.shape, x.dtype, x.device)

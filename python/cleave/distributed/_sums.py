@@ -14,9 +14,9 @@ from .._torch_precision import precision
 from ..torch._operators.fake import default_dtype
 from . import _rules
 from ._fold import fold, is_fused, onto
-from ._peer_memory import bytes_of
-from ._peers import Peers, first_rows, kind_of, peers_of, rows_of
-from ._transports import Multiply, fills_a_gpu, is_large, way_for
+from ._peer_memory import PeerMemory, bytes_of
+from ._peers import Peers, first_rows, peers_of, rows_of
+from ._transports import Multiply, carrier_for, fills_a_gpu, is_large, way_of
 
 
 class Form(NamedTuple):
@@ -37,6 +37,7 @@ class Form(NamedTuple):
     out_dtype: torch.dtype
     partial_dtype: torch.dtype
     transport: str
+    at_once: Any  # what one call of the module does through memory that all see; None for more than a product and a sum
 
     @classmethod
     def of(
@@ -73,7 +74,12 @@ class Form(NamedTuple):
             f"out_dtype={out_dtype}, activation={activation}, bias={bias is not None}, c={c is not None})"
         )
         sizes = rows, columns, share, own, scatter, unsplit, large, one_shot, takes, call
-        return cls(*sizes, activation, out_dtype, partial, transport)
+        at_once = None
+        if one_shot or (scatter and not large):
+            first, added, most = (0, rows, rows) if one_shot else (peers.rank * share, own, share)
+            kinds = one_shot, unsplit, exact, partial, out_dtype, activation
+            at_once = _core.SumForm(rows, columns, first, added, most, *kinds, call)
+        return cls(*sizes, activation, out_dtype, partial, transport, at_once)
 
     def how(self) -> dict[str, Any]:
         """How K is split inside a GPU: alike in sums of all rows and of each rank's, and for all rows where that is
@@ -92,10 +98,16 @@ def _sum(
     *,
     fuses: bool,
     scales: _rules.Scales = (None, None),
+    made_of: tuple[Any, ...] | None = None,
 ) -> Tensor:
-    """fuses: whether `multiply` takes epilogue functions. scales: of all of K, of int32 partial results."""
+    """fuses: whether `multiply` takes epilogue functions. scales: of all of K, of int32 partial results. made_of: what
+    `multiply` makes a product of, b, scales, float32's precision, whether to accumulate fast; None: it is none."""
+    carrier = carrier_for(peers, a.device, form.transport, form.call, form.bytes)
+    if form.at_once is not None and made_of is not None and type(carrier) is PeerMemory:
+        b, scale_a, scale_b, *how = made_of
+        return _core.sum_over_ranks(carrier.places, form.at_once, a, b, scale_a, scale_b, bias, c, scale_d, *how)
+    way = way_of(carrier, peers, form.call)
     rows, columns, activation, out_dtype = form.rows, form.columns, form.activation, form.out_dtype
-    way = way_for(peers, a.device, form.transport, form.call, form.bytes)
     product = multiply, a, rows, columns, form.partial_dtype
     if form.one_shot:
         parts = way.everyones(*product)
@@ -139,25 +151,26 @@ def of_products(name: str, scatter: bool) -> Callable[..., Tensor]:
         transport: str = "auto",
     ) -> Tensor:
         peers = peers_of(group_name, name)
-        options = activation, out_dtype, partial_dtype, order, transport
-        key = kind_of(a), kind_of(b), kind_of(bias), kind_of(c), options
+        key = _core.kinds_of(a, b, bias, c), activation, out_dtype, partial_dtype, order, transport
         form = peers.forms.get(key)
         if form is None:
             _rules.check_operands(a, b, False, name)
             added = bias, c, None, out_dtype or default_dtype(a), activation, partial_dtype, order, transport
             form = peers.forms[key] = Form.of(peers, a, b.shape[1], scatter, *added)
 
+        asked = precision() if a.itemsize == 4 else None  # float32 is multiplied as torch says
+
         def multiply(out: Tensor | None, rows: slice, epilogue: Any = None) -> Tensor:
             if out is None:
                 out = a.new_empty(rows.stop - rows.start, form.columns, dtype=form.partial_dtype)
             how = form.how()
-            if a.itemsize == 4:  # float32 is multiplied as torch says
-                how["precision"] = precision()
+            if asked is not None:
+                how["precision"] = asked
             if epilogue is not None:
                 how["epilogue"] = epilogue
             return gemm(rows_of(a, rows), b, out=out, **how)
 
-        return _sum(peers, form, a, multiply, bias, c, fuses=True)
+        return _sum(peers, form, a, multiply, bias, c, fuses=True, made_of=(b, None, None, asked, False))
 
     return implementation
 
@@ -181,7 +194,7 @@ def of_scaled_products(name: str, scatter: bool) -> Callable[..., Tensor]:
         transport: str = "auto",
     ) -> Tensor:
         peers = peers_of(group_name, name)
-        tensors = tuple(map(kind_of, (a, b, scale_a, scale_b, bias, c, scale_d)))
+        tensors = _core.kinds_of(a, b, scale_a, scale_b, bias, c, scale_d)
         key = (tensors, activation, out_dtype, partial_dtype, order, transport)
         exact = order == "k" and _rules.is_exact(a, b, scale_a, scale_b)
         form = peers.forms.get(key)
@@ -203,7 +216,8 @@ def of_scaled_products(name: str, scatter: bool) -> Callable[..., Tensor]:
             return scaled_gemm(rows_of(a, rows), b, *scales, **options, **form.how())
 
         scales = (_rules.vector(scale_a), _rules.vector(scale_b)) if exact else (None, None)
-        return _sum(peers, form, a, multiply, bias, c, scale_d, fuses=not exact, scales=scales)
+        made_of = b, *(scales if exact else (scale_a, scale_b)), None, use_fast_accum
+        return _sum(peers, form, a, multiply, bias, c, scale_d, fuses=not exact, scales=scales, made_of=made_of)
 
     return implementation
 
@@ -214,7 +228,7 @@ def of_rows(name: str, scatter: bool) -> Callable[..., Tensor]:
     def implementation(x: Tensor, group_name: str, bias: Tensor | None = None, *, transport: str = "auto") -> Tensor:
         x = x.contiguous()
         peers = peers_of(group_name, name)
-        key = kind_of(x), kind_of(bias), transport
+        key = _core.kinds_of(x, bias), transport
         form = peers.forms.get(key)
         if form is None:
             added = bias, None, None, x.dtype

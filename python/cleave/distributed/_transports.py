@@ -297,8 +297,8 @@ def name_for(peers: Peers, device: torch.device) -> tuple[str, str]:
     return collective_of(peers, device, asked), ""
 
 
-def way_for(peers: Peers, device: torch.device, asked: str, call: str, bytes: int) -> Collectives | PeerStores:
-    """What serves a call of so many bytes of each rank's memory. "auto" is the environment's CLEAVE_TRANSPORT, or else
+def carrier_for(peers: Peers, device: torch.device, asked: str, call: str, bytes: int) -> Collectives | PeerMemory:
+    """What carries a call of so many bytes of each rank's memory. "auto" is the environment's CLEAVE_TRANSPORT, or else
     the memory of peers where GPUs can share it, or else the group's backend.
 
     Raises ValueError where the group has no such transport; PeerError where ranks' calls are compared, and differ.
@@ -310,7 +310,12 @@ def way_for(peers: Peers, device: torch.device, asked: str, call: str, bytes: in
     if asked == "peer" or (asked == "auto" and device.type == "cuda"):
         memory = _peer_memory.memory_of(peers, device, bytes)
         if isinstance(memory, PeerMemory):
-            return PeerStores(peers, memory.turn(call))
+            return memory
         if asked == "peer":
             raise ValueError(f'transport is "peer", which cannot serve this call: {memory}; use "auto"')
     return Collectives(peers, collective_of(peers, device, asked))
+
+
+def way_of(carrier: Collectives | PeerMemory, peers: Peers, call: str) -> Collectives | PeerStores:
+    """How it moves a call's parts."""
+    return PeerStores(peers, carrier.turn(call)) if isinstance(carrier, PeerMemory) else carrier

@@ -84,6 +84,11 @@ def quantize(x: Tensor, dtype: torch.dtype, granularity: str, transpose: bool) -
     return rows, Rows(*_ops.quantize(x.t().contiguous(), dtype, granularity))
 
 
+def transposed(rows: Rows) -> Rows:
+    """The same 8 bits to be summed over the other dimension, where scales are of squares or of all."""
+    return Rows(rows.q.t().contiguous(), rows.scale.t().contiguous() if rows.scale.dim() == 2 else rows.scale)
+
+
 def multiply(
     a: Rows, b: Rows, bias: Tensor | None = None, *, out_dtype: torch.dtype, use_fast_accum: bool = False
 ) -> Tensor:

@@ -10,6 +10,7 @@ from torch.autograd.function import once_differentiable
 
 from . import _dealt, _float8
 from ._float8 import E4M3, Rows
+from ._gathered import Gathered
 from ._replace import Skip, replace_layers
 from ._scales import BLOCK
 from .grouped_linear import GroupedLinear
@@ -27,7 +28,11 @@ class _Linear(torch.autograd.Function):
         needs_x, needs_weight, *_ = ctx.needs_input_grad
         wide = x if needs_weight and recipe.wide_weight_gradient else None
         x_rows, x_t = _float8.quantize(x, E4M3, recipe.tokens, needs_weight and wide is None)
-        weight_rows, weight_t = _float8.quantize(weight, E4M3, recipe.weight, needs_x)
+        ctx.gathered = isinstance(weight, Gathered)  # again before backward, so that no other copy need be kept
+        if ctx.gathered:
+            weight_rows = weight_t = weight.rows()
+        else:
+            weight_rows, weight_t = _float8.quantize(weight, E4M3, recipe.weight, needs_x)
         ctx.save_for_backward(wide, *x_t, *weight_t)
         ctx.recipe, ctx.grad_dtype = name, grad_dtype
         ctx.dtypes = x.dtype, _dealt.gradient_dtype(weight), None if bias is None else bias.dtype
@@ -46,6 +51,7 @@ class _Linear(torch.autograd.Function):
             tokens = _float8.RECIPES[ctx.recipe].tokens
             rows, grad_t = _float8.quantize(grad, ctx.grad_dtype, tokens, x_t.q is not None)
         if needs_x:
+            weight_t = _float8.transposed(weight_t) if ctx.gathered else weight_t
             dx = _float8.multiply(rows, weight_t, out_dtype=x_dtype)
         if wide is not None:
             dw = torch.ops.cleave.gemm(grad.t(), wide, out_dtype=weight_dtype)
@@ -128,7 +134,10 @@ class Float8Linear(nn.Linear):
     def _multiply(self, tokens: Tensor) -> Tensor:
         recipe = _float8.RECIPES[self.recipe]
         rows, _ = _float8.quantize(tokens, E4M3, recipe.tokens, False)
-        weight, _ = _float8.quantize(self.weight, E4M3, recipe.weight, False)
+        if isinstance(self.weight, Gathered):
+            weight = self.weight.rows()
+        else:
+            weight, _ = _float8.quantize(self.weight, E4M3, recipe.weight, False)
         return _float8.multiply(rows, weight, self.bias, out_dtype=tokens.dtype, use_fast_accum=recipe.fast_accum)
 
     def extra_repr(self) -> str:

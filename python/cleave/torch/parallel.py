@@ -27,13 +27,15 @@ from torch.distributed.tensor import DTensor, Placement, Replicate, Shard, distr
 from torch.distributed.tensor.parallel import ParallelStyle
 
 from .. import distributed
+from . import _gathered
 from ._sharding import operators
 from ._sharding.layers import LAYERS, Layer
 from ._static_weights import StaticWeights
 from .dispatch import Dispatcher
+from .float8 import Float8Linear
 from .moe import MoE
 
-__all__ = ["ColwiseParallel", "ExpertParallel", "RowwiseParallel"]
+__all__ = ["ColwiseParallel", "ExpertParallel", "RowwiseParallel", "gather_in_8_bits"]
 
 
 class _Style(ParallelStyle):
@@ -269,6 +271,32 @@ def _local(x: Tensor, given: Placement, wanted: Placement, mesh: DeviceMesh) -> 
             return x
         x = DTensor.from_local(x, mesh, [given], run_check=False)
     return x.redistribute(mesh, [wanted]).to_local()
+
+
+def gather_in_8_bits(model: nn.Module) -> list[str]:
+    """Has FSDP gather the weights of `Float8Linear` layers in 8 bits: a byte a value instead of two or four.
+
+        fully_shard(model)
+        gather_in_8_bits(model)      # before the first forward pass
+
+    Each rank quantises its part, of the dtype that it has, so that results have the bits of a model that is not
+    sharded. Gradients, optimizers and checkpoints see the weights as they are. Nothing of a weight is kept for
+    backward, before which it is gathered again.
+
+    Returns the layers' names: those of recipe "blockwise", whose ranks have equal multiples of 128 rows, or
+    "tensorwise", where a scale goes around first, for each layer. Raises ValueError, before anything is changed, where
+    another `Float8Linear` is sharded, or there is none.
+    """
+    found = {name: layer for name, layer in model.named_modules() if isinstance(layer, Float8Linear)}
+    found = {name: layer for name, layer in found.items() if isinstance(layer.weight, DTensor)}
+    for name, layer in found.items():
+        if why := _gathered.refusal(layer.weight, layer.recipe):
+            raise ValueError(f"{name} cannot be gathered in 8 bits: {why}")
+    if not found:
+        raise ValueError("no Float8Linear of this model is sharded; call convert_to_float8_training and fully_shard")
+    for layer in found.values():
+        _gathered.make_part(layer.weight, layer.recipe)
+    return list(found)
 
 
 operators.register()
