@@ -343,7 +343,8 @@ class TileShaper {
     const bool clipped_stores = grouping == Grouping::none || grouping == Grouping::k ||
                                 (grouping == Grouping::classes && p_.batch == 1) ||
                                 stores_ragged(grouping, c_.epilogue.order);
-    return whole_tiles && clipped_stores && !c_.conv.fuses_classes && store_by_tma_fits(c_) &&
+    // Of a gate's rows and the up's a chunk would have half: threads store what they make.
+    return whole_tiles && clipped_stores && !gates_rows(c_) && !c_.conv.fuses_classes && store_by_tma_fits(c_) &&
            output_alignment(p_, c_.epilogue.order) == 16;
   }
 
