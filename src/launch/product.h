@@ -34,8 +34,8 @@ inline bool finds_scales(const GemmProblem& p) {
   return p.scale_out.kind == Scaling::block;
 }
 
-/// False where a product cannot be read the other way: a gate joins columns, and rows of packed weights alone, as a scale
-/// of D's does, and a convolution's matrices have roles of their own.
+/// False where a product cannot be read the other way: a gate joins columns, and rows of packed weights alone, a scale
+/// of D's is of columns, and a convolution's matrices have roles of their own.
 inline bool is_transposable(const GemmProblem& p) {
   return (!is_gated(p) || p.weights_b.format != WeightFormat::none) && !finds_scales(p) && p.conv.kind == Conv::none;
 }

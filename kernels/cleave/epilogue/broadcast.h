@@ -13,8 +13,8 @@
 
 namespace cleave {
 
-/// The first or second row of a thread's block, `half`, if it lies within D. A gate's row and the up's are the same of D:
-/// in A the up's rows are numbered behind the gate's.
+/// The first or second row of a thread's block, `half`, if it lies within D. A gate's row and the up's are the same one
+/// of D: in A the up's rows are numbered behind the gate's.
 template <GemmConfig C>
 CLEAVE_DEVICE void tile_row_broadcast(const GemmParams& p, const Tile<C>& tile, uint32_t block, uint32_t half,
                                       LineValues<C>& values) {

@@ -71,8 +71,8 @@ class WeightLineLoader {
 
   CLEAVE_DEVICE explicit WeightLineLoader(const GemmParams& p) : p_(p) {}
 
-  /// `row0`: the tile's first row, of D. A partner's tile may lie past the last, and reads the first ones then: nothing of
-  /// its own is stored.
+  /// `row0`: the tile's first row, of D. A partner's tile may lie past the last, and reads the first ones then: nothing
+  /// of its own is stored.
   CLEAVE_DEVICE void start(const WorkTile& work, uint32_t row0) {
     const uint32_t m0 = row0 < p_.size.m ? weight_rows<C>(row0) : 0;
     const int64_t first = int64_t(work.batch) * p_.weights.stride_batch + m0;

@@ -6,8 +6,8 @@
 //
 //   accumulator 4 * block + i  ->  row(block) + 8 * (i / 2),  column(block) + i % 2
 //
-// Where a gate's rows and an up's make D's (gates_rows), a block is 8 rows of D: its accumulators 0 and 1 are the gate's
-// sums of two columns, 2 and 3 the up's.
+// Where a gate's rows and an up's make D's (gates_rows), a block is 8 rows of D: its accumulators 0 and 1 are the
+// gate's sums of two columns, 2 and 3 the up's.
 #pragma once
 
 #include "cleave/config/gemm_config.h"

@@ -111,8 +111,8 @@ def packed_shape(rows: int, columns: int) -> tuple[int, int, int]:
 def check_gate_rows(rows: int) -> None:
     if rows % (2 * GATE_ROWS):
         raise ValueError(
-            f"gated is True, but weight has N = {rows} rows, gates and ups; {GATE_ROWS} of each take turns, so that N must "
-            f"be a multiple of {2 * GATE_ROWS}: pad both with rows of zeros"
+            f"gated is True, but weight has N = {rows} rows of gates and ups, {GATE_ROWS} of each in turn: N must be "
+            f"a multiple of {2 * GATE_ROWS}; pad both with rows of zeros"
         )
 
 
