@@ -21,10 +21,8 @@ namespace {
 std::unordered_map<PyObject*, Signature>* signatures = nullptr;
 
 std::string guess(const std::string& word, const std::vector<std::string>& known) {
-  const nb::list near =
-      nb::cast<nb::list>(nb::module_::import_("difflib").attr("get_close_matches")(word, known, 1, 0.7));
-  if (near.size() == 0) return fmt::format("; it has {}", fmt::join(known, ", "));
-  return fmt::format(". Did you mean '{}'?", nb::cast<std::string>(near[0]));
+  const std::string near = near_name(word, known);
+  return near.empty() ? fmt::format("; it has {}", fmt::join(known, ", ")) : near;
 }
 
 /// Empty where the arguments fit.
@@ -83,6 +81,12 @@ PyObject* call(PyObject* callable, PyObject* const* arguments, size_t count, PyO
 constexpr vectorcallfunc kEntries[kKinds] = {call<0>, call<1>, call<2>, call<3>};
 
 }  // namespace
+
+std::string near_name(const std::string& word, const std::vector<std::string>& known) {
+  const nb::list near =
+      nb::cast<nb::list>(nb::module_::import_("difflib").attr("get_close_matches")(word, known, 1, 0.7));
+  return near.size() == 0 ? std::string() : fmt::format(". Did you mean '{}'?", nb::cast<std::string>(near[0]));
+}
 
 void explain_mistakes(nb::handle function, Signature signature) {
   if (!signatures) signatures = new std::unordered_map<PyObject*, Signature>;

@@ -16,6 +16,9 @@ struct Signature {
   bool is_method = false;
 };
 
+/// `. Did you mean 'serial'?`, or nothing where no known name is near.
+std::string near_name(const std::string& word, const std::vector<std::string>& known);
+
 /// Makes the TypeError of a call of `function` that Python or nanobind refuses say which keyword is unknown, and which
 /// was meant, or which arguments are missing or too many. Valid calls are no slower: only a failed call is examined.
 void explain_mistakes(nanobind::handle function, Signature signature);

@@ -1,10 +1,14 @@
 #include "values.h"
 
+#include <algorithm>
 #include <array>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "errors.h"
+#include "mistakes.h"
 
 namespace nb = nanobind;
 
@@ -91,7 +95,13 @@ DType parse_dtype(nb::handle value, const char* name, std::span<const DType> all
   for (const DType type : allowed) {
     if (text == to_string(type) || enumerators<DType>[size_t(type)].ends_with(enumerator)) return type;
   }
-  refuse_type("{} is {}; it must be {}", name, text.substr(0, 60), types_text(allowed));
+  const std::string seen(text.substr(0, 60));
+  const std::vector<std::string> packed = names_of<WeightFormat>();
+  if (seen != to_string(WeightFormat::none) && std::ranges::find(packed, seen) != packed.end()) {
+    refuse_type("{} is {}, of which there are packed weights alone: cleave.pack_weights makes them. It must be {}",
+                name, seen, types_text(allowed));
+  }
+  refuse_type("{} is {}; it must be {}{}", name, seen, types_text(allowed), near_name(seen, names_of(allowed)));
 }
 
 nb::handle dtype_name(DType dtype) {

@@ -81,6 +81,7 @@ nb::dict usual_groups() {
 void bind_weights(nb::module_& m) {
   m.attr("weight_block") = kWeightBlock;
   m.attr("weight_block_bytes") = kWeightBlockBytes;
+  m.attr("weight_gate_rows") = kGateRows;
   m.attr("weight_groups") = usual_groups();
   m.def("pack_weight_codes", &pack, "codes"_a, "padding"_a, "packed"_a,
         "Packs codes [N, K] into [ceil(N / 64), ceil(K / 64), 2048]; both int8, contiguous, in the host's memory.");

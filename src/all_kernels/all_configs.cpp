@@ -369,6 +369,16 @@ class Collector {
     for (const SplitKMode split : {SplitKMode::none, SplitKMode::cluster, SplitKMode::stream_k}) add(bias, split);
     add(nvfp4(DType::f16), SplitKMode::parallel);
     add(grouped(nvfp4(DType::bf16), Grouping::m));
+    const auto joined = [](GemmProblem p) {
+      p.epilogue = epilogue_of(Activation::swiglu);
+      p.weights_b.scale_stride_k = 2 * p.n;
+      p.bias = Bias::row;
+      return p;
+    };
+    for (const SplitKMode split : {SplitKMode::none, SplitKMode::cluster, SplitKMode::stream_k})
+      add(joined(weights(DType::bf16, DType::bf16, 128, false)), split);
+    add(joined(weights(DType::f16, DType::f16, 64, true)), SplitKMode::parallel);
+    add(joined(grouped(mxfp4(DType::bf16), Grouping::m)));
     GemmProblem layer = weights(DType::bf16, DType::bf16, 128, true);
     layer.bias = Bias::row;
     layer.has_c = true;

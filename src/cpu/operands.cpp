@@ -41,8 +41,10 @@ void Operands::pack_b(const TileCoord& coord, Span columns, bool is_up, Span k, 
     default:
       break;
   }
-  if (problem_.weights_b.format != WeightFormat::none)
-    return pack_weights(problem_, arguments_, coord.batch, columns, k, out);
+  if (problem_.weights_b.format != WeightFormat::none) {
+    const uint32_t first = gates_.of(columns.first, is_up);
+    return pack_weights(problem_, arguments_, coord.batch, {first, columns.count}, k, out);
+  }
   const MatrixLayout& b = problem_.b;
   const int64_t stride = b.stride_col * gates_.step;
   Place at = place(b, coord, stride, b.stride_row, problem_.n, columns.first, k.first);

@@ -14,6 +14,8 @@ class Weight {
  public:
   Weight(const GemmProblem& problem, const GemmArguments& arguments, uint32_t entry)
       : type_(problem.b.dtype),
+        gated_(is_gated(problem)),
+        n_(uint32_t(problem.n)),
         k_(uint64_t(problem.k)),
         layout_(problem.weights_b),
         scale_type_(weight_scale_type(layout_.format, type_)),
@@ -22,7 +24,9 @@ class Weight {
         zeros_(arguments.weight_zero),
         first_(int64_t(entry) * layout_.scale_stride_batch) {}
 
+  /// `row`: of the product's columns. Under a gate the ups' follow the gates'.
   float operator()(uint32_t row, uint32_t column) const {
+    if (gated_) row = weight_gate_row(row % n_, row >= n_);
     const WeightPlace place = weight_place({row % kWeightBlock, column % kWeightBlock});
     const uint32_t code = codes_[weight_block_offset(row, column, k_) + place.byte()] >> place.bit_of_byte() & 15;
     const int64_t at = first_ + column / layout_.group * layout_.scale_stride_k + row;
@@ -39,6 +43,8 @@ class Weight {
   }
 
   DType type_;
+  bool gated_;
+  uint32_t n_;
   uint64_t k_;
   const WeightLayout& layout_;
   DType scale_type_;

@@ -50,6 +50,11 @@ const Choice& planned(const GemmPlan& plan) {
                 "the operation has packed weights beside activations of 8 bits, which emitted projects do not serve; "
                 "plan it for bfloat16 or float16, or call it from the library");
   }
+  if (p.weights_b.format != WeightFormat::none && is_gated(p)) {
+    throw Error(ErrorCode::unsupported,
+                "the operation joins gates and ups of a packed weight, which emitted projects do not serve; apply the "
+                "activation in a step of its own, or call it from the library");
+  }
   if (choice->problem.groups.apart) {
     refuse(
         ErrorCode::unsupported,

@@ -30,7 +30,7 @@ struct GemmTiles {
 
 /// `classes`: a convolution's, with their tiles.
 inline GemmTiles gemm_tiles(const GemmConfig& config, const GemmSizes& sizes, const ClassTable& classes = {}) {
-  const uint32_t step_m = config.tile.m * config.cluster.multicast_m;
+  const uint32_t step_m = output_rows(config) * config.cluster.multicast_m;
   const uint32_t step_n = output_columns(config) * config.cluster.multicast_n;
   const auto most = [&](uint32_t extent, uint32_t step) {
     return most_group_steps(config.schedule.grouping, extent, sizes.batch, step);
@@ -142,7 +142,7 @@ inline GemmGrid gemm_grid(const GemmConfig& config, const GemmTiles& tiles, uint
 
   // Bands that make a wave of CTAs touch as few bytes of the operands as possible: `width` columns
   // of tiles and wave / width rows.
-  const double step_m = config.tile.m * config.cluster.multicast_m;
+  const double step_m = output_rows(config) * config.cluster.multicast_m;
   const double step_n = output_columns(config) * config.cluster.multicast_n;
   s.band_width = std::max(1u, uint32_t(std::lround(std::sqrt(s.clusters * step_m / step_n))));
 

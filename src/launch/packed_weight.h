@@ -14,9 +14,9 @@ inline void place_packed_weight(GemmProblem& p, bool shared = false) {
   WeightLayout& weights = p.weights_b;
   p.b.stride_row = 1;
   p.b.stride_col = column;
-  p.b.stride_batch = several ? weight_extent(p.n) * column : 0;
-  weights.scale_stride_k = p.n;
-  weights.scale_stride_batch = several ? ceil_div(p.k, max_of<int64_t>(weights.group, 1)) * p.n : 0;
+  p.b.stride_batch = several ? weight_extent(columns_of_b(p)) * column : 0;
+  weights.scale_stride_k = columns_of_b(p);
+  weights.scale_stride_batch = several ? ceil_div(p.k, max_of<int64_t>(weights.group, 1)) * columns_of_b(p) : 0;
   if (weights.format == WeightFormat::nvfp4) p.scale_b = {.kind = Scaling::vector, .stride_batch = several ? 1 : 0};
 }
 

@@ -21,9 +21,14 @@ constexpr GateColumns gate_columns(const GemmProblem& p) {
   return {1, is_gated(p) ? uint32_t(p.n) : 0};
 }
 
+/// The same of two rows of A: a packed weight's, read the other way.
+constexpr bool gates_rows(const GemmProblem& p) {
+  return is_gated(p) && p.weights_a.format != WeightFormat::none;
+}
+
 /// The columns of B, and of the bias of a row.
 constexpr int64_t columns_of_b(const GemmProblem& p) {
-  return is_gated(p) ? 2 * p.n : p.n;
+  return is_gated(p) && !gates_rows(p) ? 2 * p.n : p.n;
 }
 
 /// What scales of the operands cover. A packed weight may have some where the other operand has none.
@@ -36,10 +41,10 @@ inline bool finds_scales(const GemmProblem& p) {
   return p.scale_out.kind == Scaling::block;
 }
 
-/// False where a product cannot be read the other way: a gate joins columns, never rows, as a scale of D's does, and a
-/// convolution's matrices have roles of their own.
+/// False where a product cannot be read the other way: a gate joins columns, and rows of packed weights alone, a scale
+/// of D's is of columns, and a convolution's matrices have roles of their own.
 inline bool is_transposable(const GemmProblem& p) {
-  return !is_gated(p) && !finds_scales(p) && p.conv.kind == Conv::none;
+  return (!is_gated(p) || p.weights_b.format != WeightFormat::none) && !finds_scales(p) && p.conv.kind == Conv::none;
 }
 
 namespace detail {
@@ -138,6 +143,7 @@ inline int64_t grouped_extent(const GemmProblem& p) {
 
 /// Rows of A, and columns of B, as they lie in memory: of the product, or those that a list picks from.
 constexpr int64_t rows_of_a(const GemmProblem& p) {
+  if (gates_rows(p)) return 2 * p.m;
   return p.gather.given && p.groups.dimension == Grouping::m ? p.gather.rows : p.m;
 }
 constexpr int64_t stored_columns_of_b(const GemmProblem& p) {

@@ -91,12 +91,13 @@ class ProductPrediction {
  private:
   void find_rows() {
     const double m_sharing = c_.cluster.multicast_m, n_sharing = c_.cluster.multicast_n;
+    const double rows = double(p_.m) * c_.tile.m / output_rows(c_);
     const double columns = double(p_.n) * c_.tile.n / output_columns(c_);
     const double strip_b = box_width(c_.operands.b_major, stage_columns(c_), c_.operands.b);
     const Load load_a{c_.operands.a_major, c_.operands.copied_a, has_weights(c_), double(atom_elements(c_.operands.a)),
                       1};
     const Load load_b{c_.operands.b_major, c_.operands.copied_b, false, strip_b, double(stage_columns(c_)) / c_.tile.n};
-    const BoxRows a = box_rows_of(c_, load_a, double(p_.m), s_.tiles_m, c_.tile.m * m_sharing);
+    const BoxRows a = box_rows_of(c_, load_a, rows, s_.tiles_m, c_.tile.m * m_sharing);
     const BoxRows b = box_rows_of(c_, load_b, columns, s_.tiles_n, c_.tile.n * n_sharing);
     // A cluster's rows of A are its multicast_m tiles', each of which multicast_n CTAs share.
     const double share_a = 1 / (m_sharing * n_sharing), share_b = share_a;

@@ -57,8 +57,9 @@ bool two_waves_suffice(const GemmConfig& c) {
 uint32_t too_many_of_four(const GemmConfig& c) {
   const bool grouped = c.schedule.grouping != Grouping::none, many_scales = c.weights.group < kWidestWeightGroup;
   const bool far = c.schedule.split == SplitKMode::stream_k && (grouped || many_scales);
+  const bool joins = gates_rows(c) && (grouped || c.schedule.split != SplitKMode::none);
   const bool beside =
-      c.epilogue.has_c || crowds(c) || c.weights.has_zero || far || c.schedule.split == SplitKMode::serial;
+      c.epilogue.has_c || crowds(c) || c.weights.has_zero || far || joins || c.schedule.split == SplitKMode::serial;
   if (c.scales.promote) return beside || grouped ? 48 : 64;
   return beside ? 32 : 64;
 }
@@ -345,7 +346,8 @@ class TileShaper {
     const bool clipped_stores = grouping == Grouping::none || grouping == Grouping::k ||
                                 (grouping == Grouping::classes && p_.batch == 1) ||
                                 stores_ragged(grouping, c_.epilogue.order);
-    return whole_tiles && clipped_stores && !c_.conv.fuses_classes && store_by_tma_fits(c_) &&
+    // A chunk would have half of its rows where a gate's and an up's are joined: threads store what they make.
+    return whole_tiles && clipped_stores && !gates_rows(c_) && !c_.conv.fuses_classes && store_by_tma_fits(c_) &&
            output_alignment(p_, c_.epilogue.order) == 16;
   }
 

@@ -71,7 +71,7 @@ Placement by_group(const GemmProblem& p, DType type, bool given) {
                             .alignment = size_of(type)};
   if (!given || weights.format == WeightFormat::none) return {layout, 0, 0, 0};
   const int64_t entries = is_a ? entries_of_a(p) : entries_of_b(p);
-  return {layout, ceil_div<int64_t>(p.k, max_of<int64_t>(weights.group, 1)), is_a ? p.m : p.n,
+  return {layout, ceil_div<int64_t>(p.k, max_of<int64_t>(weights.group, 1)), is_a ? rows_of_a(p) : columns_of_b(p),
           weights.scale_stride_batch == 0 ? min_of<int64_t>(entries, 1) : entries};
 }
 
@@ -95,7 +95,7 @@ bool addressable(const Placement& matrix) {
 Placement a_of(const GemmProblem& p) {
   if (p.conv.kind == Conv::fprop) return {p.a, image_pixels(p.conv), p.conv.channels, p.batch};
   if (p.conv.kind == Conv::dgrad) return {p.a, output_pixels(p.conv), p.conv.filters, p.batch};
-  if (p.weights_a.format != WeightFormat::none) return packed(p.a, p.m, p.k, entries_of_a(p));
+  if (p.weights_a.format != WeightFormat::none) return packed(p.a, rows_of_a(p), p.k, entries_of_a(p));
   return {p.a, rows_of_a(p), p.k, entries_of_a(p)};
 }
 Placement b_of(const GemmProblem& p) {
@@ -103,7 +103,7 @@ Placement b_of(const GemmProblem& p) {
     return {p.b, p.conv.filters, taps(p.conv) * p.conv.channels, p.batch};
   }
   if (p.conv.kind == Conv::wgrad) return {p.b, image_pixels(p.conv), p.conv.channels, p.batch};
-  if (p.weights_b.format != WeightFormat::none) return packed(p.b, p.n, p.k, entries_of_b(p));
+  if (p.weights_b.format != WeightFormat::none) return packed(p.b, columns_of_b(p), p.k, entries_of_b(p));
   return {p.b, p.k, stored_columns_of_b(p), entries_of_b(p)};
 }
 Placement c_of(const GemmProblem& p) {
@@ -113,7 +113,9 @@ Placement d_of(const GemmProblem& p) {
   return {p.d, p.m, p.n, entries_of_d(p)};
 }
 Placement bias_of(const GemmProblem& p) {
-  const int64_t count = p.bias == Bias::row ? columns_of_b(p) : p.bias == Bias::column ? p.m : 0;
+  const int64_t count = p.bias == Bias::row      ? columns_of_b(p)
+                        : p.bias == Bias::column ? (gates_rows(p) ? 2 * p.m : p.m)
+                                                 : 0;
   Placement place = vector_of(p.bias_dtype, count);
   place.layout.stride_batch = p.bias_stride_batch;
   if (p.bias_stride_batch != 0) place.batch = p.batch;

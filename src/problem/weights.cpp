@@ -64,10 +64,16 @@ void check_company(const GemmProblem& p, Messages& out) {
     out.add("b is a packed weight, but {} is grouped; only groups of m, a's rows, have weights each",
             to_string(p.groups.dimension));
   }
-  if (is_gated(p)) {
-    out.add(
-        "b is a packed weight, but its columns are joined (swiglu, or a function of acc.gate and acc.up); apply the "
-        "activation in a step of its own");
+  if (p.epilogue.gates == Gates::interleaved) {
+    out.add("{}, but b is a packed weight, whose rows are sorted, and packed for gates that come first; take {}",
+            gate_of(p), activation_of(p) == Activation::none ? "acc.gate and acc.up" : "swiglu");
+  }
+  if (is_gated(p) && p.n % kGateRows != 0) {
+    out.add("n is {}, but b is a packed weight of gates and ups, {} of each in turn; pad both with rows of zeros", p.n,
+            kGateRows);
+  }
+  if (is_gated(p) && reduces(p)) {
+    out.add("{}, but b is a packed weight, and an output is reduced; reduce d in a step of its own", gate_of(p));
   }
   if (finds_scales(p)) {
     out.add("out_scale is given, but b is a packed weight; quantise d in a step of its own");
@@ -94,7 +100,7 @@ void check_weights(const GemmProblem& p, Messages& out) {
     out.add("b has strides {} and {}, but is a packed weight; they must be 1 and {}, k in whole blocks of {}",
             p.b.stride_row, p.b.stride_col, column, kWeightBlock);
   }
-  const int64_t entry = weight_extent(p.n) * column;
+  const int64_t entry = weight_extent(columns_of_b(p)) * column;
   if (entries_of_b(p) > 1 && p.b.stride_batch != 0 && p.b.stride_batch != entry) {
     out.add("b.stride_batch is {}, but b is packed weights; it must be {}, whole blocks behind each other, or 0",
             p.b.stride_batch, entry);

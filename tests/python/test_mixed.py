@@ -218,7 +218,7 @@ def test_the_call_that_the_errors_are_of() -> None:
         ({"zeros": np.zeros((4, 70), np.float32)}, TypeError, "zeros is float32; it must be uint8"),
         ({"zeros": np.zeros((4, 71), np.uint8)[:, :70]}, ValueError, "zeros has other strides than scales"),
         ({"scales": np.ones((70, 4), np.float16).T}, ValueError, "scales has a stride of 4"),
-        ({"activation": "swiglu"}, ValueError, "b is a packed weight, but its columns are joined"),
+        ({"activation": "swiglu"}, ValueError, "n is 35, but b is a packed weight of gates and ups, 8 of each in turn"),
         ({"kernel": "portable"}, ValueError, "kernel is portable"),
     ],
 )

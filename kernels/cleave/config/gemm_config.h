@@ -318,7 +318,12 @@ CLEAVE_HD constexpr bool has_two_waves(const GemmConfig& c) {
 /// Whether two columns of the product make one of D. The tile's left half are then columns of the
 /// gate projection, its right half those of the up projection that go with them.
 CLEAVE_HD constexpr bool gated(const GemmConfig& c) {
-  return c.epilogue.function.gated;
+  return c.epilogue.function.gated && !has_weights(c);
+}
+/// The same of two rows, eight apart, as a packed weight has them on A's place (memory/weight_layout.h). A block of a
+/// thread's accumulators (tile/fragment.h) has both.
+CLEAVE_HD constexpr bool gates_rows(const GemmConfig& c) {
+  return c.epilogue.function.gated && has_weights(c);
 }
 
 /// What the epilogue reads: the inputs of its function and, after them, C.
@@ -353,7 +358,10 @@ CLEAVE_HD constexpr uint32_t inputs_by_element(const GemmConfig& c) {
   return inputs_by_element(c, epilogue_inputs(c));
 }
 
-/// Columns of D that a tile covers.
+/// Rows of D that a tile covers, and columns.
+CLEAVE_HD constexpr uint32_t output_rows(const GemmConfig& c) {
+  return gates_rows(c) ? c.tile.m / 2 : c.tile.m;
+}
 CLEAVE_HD constexpr uint32_t output_columns(const GemmConfig& c) {
   return gated(c) ? c.tile.n / 2 : c.tile.n;
 }
@@ -394,7 +402,7 @@ CLEAVE_HD constexpr uint32_t group_step(const GemmConfig& c) {
   switch (c.schedule.grouping) {
     case Grouping::m:
     case Grouping::classes:
-      return c.tile.m * c.cluster.multicast_m;
+      return output_rows(c) * c.cluster.multicast_m;
     case Grouping::n:
       return output_columns(c) * c.cluster.multicast_n;
     default:

@@ -42,6 +42,12 @@ CLEAVE_HD constexpr float weight_factor(const GemmConfig& c) {
   return exponent < 0 ? 1.0f / float(1 << -exponent) : float(1 << exponent);
 }
 
+/// Rows of the weight that make so many of D's.
+template <GemmConfig C>
+CLEAVE_HD constexpr uint32_t weight_rows(uint32_t rows) {
+  return gates_rows(C) ? 2 * rows : rows;
+}
+
 /// Bytes of a scale.
 CLEAVE_HD constexpr uint32_t weight_scale_bytes(const GemmConfig& c) {
   return size_of(weight_scale_type(c.weights.format, c.operands.a));

@@ -13,16 +13,19 @@
 
 namespace cleave {
 
-/// Row `row`, within D.
+/// The first or second row of a thread's block, `half`, if it lies within D. A gate's row and the up's are the same one
+/// of D: in A the up's rows are numbered behind the gate's.
 template <GemmConfig C>
-CLEAVE_DEVICE LineValues<C> tile_row_broadcast(const GemmParams& p, const Tile<C>& tile, uint32_t row) {
-  LineValues<C> values;
+CLEAVE_DEVICE void tile_row_broadcast(const GemmParams& p, const Tile<C>& tile, uint32_t block, uint32_t half,
+                                      LineValues<C>& values) {
+  const uint32_t row = tile.row(block) + (gates_rows(C) ? 0 : half * 8);
+  if (row >= tile.m_end(p.size)) return;
+  const uint32_t of_a = gates_rows(C) ? half * p.size.m + row : row;
   static_cast<BroadcastValues&>(values) =
-      row_broadcast(C.epilogue, p.epilogue, p.scales_a, row, tile.batch, scale_row<lists_a(C)>(p.list, row));
+      row_broadcast(C.epilogue, p.epilogue, p.scales_a, of_a, tile.batch, scale_row<lists_a(C)>(p.list, of_a));
   tile.find_row(row, values);
   if constexpr (!C.conv.fuses_classes)
     load_line_inputs<C, InputShape::column>(p, scatters(C) ? values.output_row : row, tile.batch, values.inputs);
-  return values;
 }
 
 /// Column `column` of the tile, unless it lies outside D.
@@ -56,9 +59,7 @@ class GlobalBroadcast {
     if (row != row_) {
       row_ = row;
       CLEAVE_UNROLL
-      for (uint32_t i = 0; i < 2; ++i) {
-        if (row + i * 8 < tile_.m_end(p_.size)) rows_[i] = tile_row_broadcast(p_, tile_, row + i * 8);
-      }
+      for (uint32_t i = 0; i < 2; ++i) tile_row_broadcast(p_, tile_, block, i, rows_[i]);
     }
     values[0] = rows_[0];
     values[1] = rows_[1];
@@ -88,10 +89,8 @@ class TileBroadcast {
       return;  // too much for a thread to keep: GlobalBroadcast is used instead
     load_line_inputs<C, InputShape::scalar>(p, 0, tile.batch, scalars_);
     CLEAVE_UNROLL
-    for (uint32_t i = 0; i < 2 * kWaves; ++i) {
-      const uint32_t row = tile.row(i / 2 * Fragment<C>::kColBlocks) + i % 2 * 8;
-      if (row < tile.m_end(p.size)) rows_[i] = tile_row_broadcast(p, tile, row);
-    }
+    for (uint32_t i = 0; i < 2 * kWaves; ++i)
+      tile_row_broadcast(p, tile, i / 2 * Fragment<C>::kColBlocks, i % 2, rows_[i]);
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < kOwn; ++i) {
       if (own_column(i) < C.tile.n) tile_column_broadcast(p, tile, own_column(i), columns_[i]);

@@ -47,7 +47,8 @@ class EpilogueOp {
     if constexpr (gated(C)) broadcast_.columns(block + Fragment<C>::kUpBlocks, inputs.up_columns);
   }
 
-  /// Turns a block's sums into what D stores. `up_sums`: those of the up projection, where `sums` are the gate's.
+  /// Turns a block's sums into what D stores. `up_sums`: those of the up projection, where `sums` are the gate's, or
+  /// begin with them.
   /// Elements outside D get any value.
   CLEAVE_DEVICE void operator()(uint32_t block, const Sum<C>* sums, const Sum<C>* up_sums, Value<C> (&values)[4]) {
     (*this)(block, sums, up_sums, fetch(block), values);
@@ -93,8 +94,9 @@ class EpilogueOp {
                             const LineValues<C> (&rows)[2], const LineValues<C> (&columns)[2],
                             const LineValues<C> (&up_columns)[2], Value<C> (&values)[4]) {
     [[maybe_unused]] float outputs[1 + kFunction.outputs][4];
+    const Sum<C>* const ups = gates_rows(C) ? sums + 2 : up_sums;
     CLEAVE_UNROLL
-    for (uint32_t i = 0; i < 4; ++i) {
+    for (uint32_t i = 0; i < Fragment<C>::kElements; ++i) {
       const uint32_t row = tile_.row(block) + i / 2 * 8, col = tile_.col(block) + i % 2;
       if (C.epilogue.has_amax && (row >= tile_.m_end(p_.size) || col >= tile_.n_end(p_.size))) continue;
       if constexpr (C.epilogue.d == DType::i32) {
@@ -105,7 +107,9 @@ class EpilogueOp {
             epilogue_value(C.epilogue, p_.epilogue, sums[i], rows[i / 2], columns[i % 2], tile_.empty, elements.c(i));
         [[maybe_unused]] float up = 0.0f;
         if constexpr (gated(C)) {
-          up = epilogue_value(C.epilogue, p_.epilogue, up_sums[i], rows[i / 2], up_columns[i % 2], tile_.empty, 0.0f);
+          up = epilogue_value(C.epilogue, p_.epilogue, ups[i], rows[i / 2], up_columns[i % 2], tile_.empty, 0.0f);
+        } else if constexpr (gates_rows(C)) {
+          up = epilogue_value(C.epilogue, p_.epilogue, ups[i], rows[1], columns[i], tile_.empty, 0.0f);
         }
         if constexpr (kFunction.given) {
           FunctionValues<C> inputs;
@@ -136,7 +140,7 @@ class EpilogueOp {
       if constexpr (is_by_element(C, I)) {
         const FunctionOperand operand = epilogue_operand<C, I>(p_.epilogue);
         CLEAVE_UNROLL
-        for (uint32_t i = 0; i < 4; i += kInput.pairs ? 2 : 1) {
+        for (uint32_t i = 0; i < Fragment<C>::kElements; i += kInput.pairs ? 2 : 1) {
           const OutputCoord at = place(block, i);
           const char* const from = matrix_element(kInput, operand, {at.row, at.col, tile_.batch});
           elements.template load<I>(i, from, at.exists && (!kIsC || p_.epilogue.beta != 0.0f));
@@ -170,7 +174,7 @@ class EpilogueOp {
         reduce<I>(block, made);
       } else {
         CLEAVE_UNROLL
-        for (uint32_t i = 0; i < 4; i += kOutput.pairs ? 2 : 1) {
+        for (uint32_t i = 0; i < Fragment<C>::kElements; i += kOutput.pairs ? 2 : 1) {
           const OutputCoord at = place(block, i);
           if (!at.exists) continue;
           char* const to = matrix_element(kOutput, p_.epilogue.outputs[I], {at.row, at.col, tile_.batch});
@@ -188,6 +192,7 @@ class EpilogueOp {
   /// Output I of a block, of which partial results are kept. By whole warps.
   template <uint32_t I>
   CLEAVE_DEVICE void reduce(uint32_t block, const float (&made)[4]) {
+    static_assert(!gates_rows(C));
     constexpr FunctionOperandConfig kOutput = kFunction.output(I);
     const uint32_t row = tile_.row(block), col = tile_.col(block);
     float parts[4];

@@ -39,7 +39,7 @@ CLEAVE_DEVICE void store_block_direct(const GemmParams& p, EpilogueOp<C, Broadca
     return d + epilogue_offset(C.epilogue.order, p.epilogue.d_stride, row, col) * size_of(C.epilogue.d);
   };
   CLEAVE_UNROLL
-  for (uint32_t half = 0; half < 2; ++half) {
+  for (uint32_t half = 0; half < Fragment<C>::kLines; ++half) {
     if (tile.row(block) + half * 8 >= tile.m_end(p.size) || col >= tile.n_end(p.size)) continue;
     store_two<kByRow>(C.epilogue.d, address(op.place(block, half * 2).row), p.epilogue.d_stride, v[half * 2],
                       v[half * 2 + 1], col + 1 < tile.n_end(p.size));

@@ -21,12 +21,12 @@ class WeightLoader {
 
   CLEAVE_DEVICE explicit WeightLoader(const GemmParams& p) : p_(p), along_(weight_blocks(p.size.k)) {}
 
-  /// `row0`: the tile's first row. Rows past the last are the last ones again: nothing of theirs is stored.
+  /// `row0`: the tile's first row, of D. Rows past the last are the last ones again: nothing of theirs is stored.
   CLEAVE_DEVICE void start(const WorkTile& work, uint32_t row0) {
-    const uint32_t down = weight_blocks(p_.size.m), first = work.batch * p_.batched_a * down;
+    const uint32_t down = weight_blocks(weight_rows<C>(p_.size.m)), first = work.batch * p_.batched_a * down;
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < kDown; ++i) {
-      const uint32_t row = first + min_of(row0 / kWeightBlock + i, down - 1);
+      const uint32_t row = first + min_of(weight_rows<C>(row0) / kWeightBlock + i, down - 1);
       from_[i] = static_cast<const char*>(p_.a.data) + uint64_t(row) * along_ * kWeightBlockBytes;
     }
   }
@@ -58,7 +58,7 @@ class WeightLoader {
 /// Whether all lines of scales, and of zero points, begin at multiples of 16 bytes, and end there.
 template <GemmConfig C>
 CLEAVE_DEVICE bool has_whole_lines(const GemmParams& p) {
-  const uint64_t rows = uint64_t(p.weights.stride_k) | uint64_t(p.weights.stride_batch) | p.size.m;
+  const uint64_t rows = uint64_t(p.weights.stride_k) | uint64_t(p.weights.stride_batch) | weight_rows<C>(p.size.m);
   uint64_t bits = reinterpret_cast<uint64_t>(p.weights.scales) | rows * weight_scale_bytes(C);
   if constexpr (C.weights.has_zero) bits |= reinterpret_cast<uint64_t>(p.weights.zeros) | rows;
   return bits % 16 == 0;
@@ -71,14 +71,14 @@ class WeightLineLoader {
 
   CLEAVE_DEVICE explicit WeightLineLoader(const GemmParams& p) : p_(p) {}
 
-  /// `row0`: the tile's first row. A partner's tile may lie past the last, and reads the first ones then: nothing of
-  /// its own is stored.
+  /// `row0`: the tile's first row, of D. A partner's tile may lie past the last, and reads the first ones then: nothing
+  /// of its own is stored.
   CLEAVE_DEVICE void start(const WorkTile& work, uint32_t row0) {
-    const uint32_t m0 = row0 < p_.size.m ? row0 : 0;
+    const uint32_t m0 = row0 < p_.size.m ? weight_rows<C>(row0) : 0;
     const int64_t first = int64_t(work.batch) * p_.weights.stride_batch + m0;
     scales_ = static_cast<const char*>(p_.weights.scales) + first * weight_scale_bytes(C);
     zeros_ = p_.weights.zeros + first;
-    rows_ = min_of(p_.size.m - m0, C.tile.m);
+    rows_ = min_of(weight_rows<C>(p_.size.m) - m0, C.tile.m);
   }
 
   /// Those of K block `block`, into the stage at `stage`. Lines past the last group are that one's: numbers, where B is

@@ -78,14 +78,15 @@ class WeightReader {
 
   CLEAVE_DEVICE void start() {
     at_ = warp_.k;
-    const uint32_t lane = threadIdx.x % 32, row = cta_.first_row(work_) + warp_.row;
-    const uint32_t down = weight_blocks(p_.size.m), block = min_of(row / kWeightBlock, down - 1);
+    const uint32_t lane = threadIdx.x % 32, row = weight_rows<C>(cta_.first_row(work_)) + warp_.row;
+    const uint32_t down = weight_blocks(weight_rows<C>(p_.size.m)), block = min_of(row / kWeightBlock, down - 1);
     const uint32_t of_block = (row % kWeightBlock / 16 * 32 + lane) * kWeightThreadBytes;
     const uint64_t first = (work_.batch * p_.batched_a * down + block) * uint64_t(blocks_along());
     codes_ = static_cast<const char*>(p_.a.data) + first * kWeightBlockBytes + of_block;
     // Rows past the last have that one's scales: nothing of theirs is stored.
     CLEAVE_UNROLL
-    for (uint32_t i = 0; i < 2 * kStrips<C>; ++i) row_[i] = min_of(row + lane / 4 + i * 8, p_.size.m - 1);
+    for (uint32_t i = 0; i < 2 * kStrips<C>; ++i)
+      row_[i] = min_of(row + lane / 4 + i * 8, weight_rows<C>(p_.size.m) - 1);
     const int64_t entry = work_.batch * p_.weights.stride_batch;
     scales_ = static_cast<const char*>(p_.weights.scales) + entry * kScaleBytes;
     zeros_ = p_.weights.zeros + entry;

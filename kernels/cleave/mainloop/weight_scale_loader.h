@@ -19,11 +19,11 @@ class WeightScaleLoader {
   CLEAVE_DEVICE void start(const WorkTile& work, const Tile<C>& tile) {
     block_ = work.k_first, step_ = work.k_step;
     // A partner's tile may lie past the last row, and then reads that one: nothing of its own is stored.
-    const uint32_t m0 = min_of(tile.m0, p_.size.m - 1);
+    const uint32_t m0 = min_of(weight_rows<C>(tile.m0), weight_rows<C>(p_.size.m) - 1);
     const int64_t first = int64_t(work.batch) * p_.weights.stride_batch + m0;
     scales_ = reinterpret_cast<uint64_t>(p_.weights.scales) + first * weight_scale_bytes(C);
     zeros_ = reinterpret_cast<uint64_t>(p_.weights.zeros) + first;
-    rows_ = p_.size.m - m0;
+    rows_ = weight_rows<C>(p_.size.m) - m0;
   }
 
   /// The work tile's next k block, into the stage at `stage`.

@@ -49,6 +49,15 @@ CLEAVE_HD constexpr uint32_t weight_quad_selector(uint32_t thread) {
   return thread % 4 < 2 ? 0x6420 : 0x7531;
 }
 
+/// Where the two rows of a gate and an up projection that make one of D are joined by the product, the weight has them
+/// beside each other in a fragment: eight rows of gates, then their eight ups, in turn. The row of the weight that has
+/// the `row`th gate, or its up.
+template <class T>
+CLEAVE_HD constexpr T weight_gate_row(T row, bool is_up) {
+  return row / 8 * 16 + row % 8 + (is_up ? 8 : 0);
+}
+inline constexpr uint32_t kGateRows = 8;  // so many gates at least, and in all a multiple of it
+
 /// Bytes of a packed weight of `n` rows and `k` columns.
 CLEAVE_HD constexpr uint64_t weight_bytes(uint64_t n, uint64_t k) {
   return weight_blocks(n) * weight_blocks(k) * kWeightBlockBytes;

@@ -50,7 +50,7 @@ struct CtaCoord {
   /// The first row of the CTA's tile: of the matrices, not of the group.
   CLEAVE_DEVICE uint32_t first_row(const TileCoord& coord) const {
     const uint32_t tile = coord.m * C.cluster.multicast_m + (C.cluster.multicast_m > 1 ? share_rank : 0);
-    return tile * C.tile.m + (C.schedule.grouping == Grouping::m ? coord.range.begin : 0);
+    return tile * output_rows(C) + (C.schedule.grouping == Grouping::m ? coord.range.begin : 0);
   }
   CLEAVE_DEVICE uint32_t first_column(const TileCoord& coord) const {
     const uint32_t tile = coord.n * C.cluster.multicast_n + (C.cluster.multicast_n > 1 ? share_rank : 0);

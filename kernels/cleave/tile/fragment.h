@@ -5,6 +5,9 @@
 // blocks, and everything after the mainloop (split-K, stores) is written once:
 //
 //   accumulator 4 * block + i  ->  row(block) + 8 * (i / 2),  column(block) + i % 2
+//
+// Where a gate's rows and an up's make D's (gates_rows), a block is 8 rows of D: its accumulators 0 and 1 are the
+// gate's sums of two columns, 2 and 3 the up's.
 #pragma once
 
 #include "cleave/config/gemm_config.h"
@@ -21,19 +24,21 @@ struct Fragment {
   static constexpr uint32_t kColBlocks = kCols / 8;
   // From a block of the gate projection to that of the up projection.
   static constexpr uint32_t kUpBlocks = gated(C) ? kColBlocks / 2 : 0;
+  // D's rows of a block that a thread has, and elements.
+  static constexpr uint32_t kLines = gates_rows(C) ? 1 : 2, kElements = 2 * kLines;
   // From one block to the one below it: a warpgroup's four warps take 16 rows each of every 64; a
   // lone warp's blocks follow each other.
-  static constexpr uint32_t kRowStep = kWgmma ? 64 : 16;
+  static constexpr uint32_t kRowStep = (kWgmma ? 32 : 8) * kLines;
 
   uint32_t row0, col0;  // of this thread's accumulator 0
 
   CLEAVE_HD explicit Fragment(uint32_t math_thread) {
     const uint32_t warp = math_thread / 32, lane = math_thread % 32;
     if constexpr (kWgmma) {
-      row0 = warp / 4 * kRows + warp % 4 * 16 + lane / 4;
+      row0 = warp / 4 * (kRows / 2 * kLines) + warp % 4 * (8 * kLines) + lane / 4;
       col0 = lane % 4 * 2;
     } else {
-      row0 = warp / C.warps.n * kRows + lane / 4;
+      row0 = warp / C.warps.n * (kRows / 2 * kLines) + lane / 4;
       col0 = warp % C.warps.n * kCols + lane % 4 * 2;
     }
   }

@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import _core
 from .arrays import bits, contiguous, full, made, namespace, on_host
-from .packed import BLOCK, packed_shape
+from .packed import BLOCK, GATE_ROWS, packed_shape
 
 
 def pack_codes(codes: Any, padding: int) -> Any:
@@ -50,6 +50,14 @@ def codes_at(xp: Any, packed: Any, places: Any, rows: int, columns: int) -> Any:
     halves = xp.stack((packed & 15, packed >> 4), -1).reshape(high, wide, 2 * size)
     blocks = halves[:, :, places].reshape(high, wide, BLOCK, BLOCK)
     return contiguous(blocks.swapaxes(1, 2).reshape(high * BLOCK, wide * BLOCK)[:rows, :columns])
+
+
+def gate_rows(rows: int) -> list[int]:
+    """Which row of a weight, gates first, is each row of it packed `gated`: weight_gate_row (weight_layout.h)."""
+    half = range(rows // 2)
+    return [
+        row for first in half[::GATE_ROWS] for up in (0, len(half)) for row in range(first + up, first + up + GATE_ROWS)
+    ]
 
 
 def inverse(permutation: Sequence[int]) -> list[int]:

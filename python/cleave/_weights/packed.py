@@ -11,6 +11,7 @@ from .formats import find_format
 
 # The layout of `packed`: kernels/cleave/memory/weight_layout.h.
 VERSION = 1
+GATE_ROWS = _core.weight_gate_rows
 BLOCK, _BLOCK_BYTES = _core.weight_block, _core.weight_block_bytes
 
 
@@ -35,6 +36,9 @@ class PackedWeights:
             is what is multiplied.
         global_scale: float32 [1], or [E], or one for each row, [N] or [E, N], of "nvfp4"; else None.
         version: of the layout.
+        gated: whether products join rows two by two, N / 2 gates and the ups that follow them, to one column of D
+            each. In packed, scales and zeros eight gates and their ups take turns then: gate j is row
+            j // 8 * 16 + j % 8, and its up 8 rows further on. global_scale has the gates first.
 
     Raises TypeError and ValueError for parts that do not fit together, such as those of another version; what the
     arrays hold is not looked at.
@@ -49,6 +53,7 @@ class PackedWeights:
     perm: Any = None
     global_scale: Any = None
     version: int = VERSION
+    gated: bool = False
 
     def __post_init__(self) -> None:
         check_version(self.version)
@@ -56,6 +61,8 @@ class PackedWeights:
         *experts, rows, columns = self.shape
         if self.group_size <= 0 or columns % self.group_size:
             raise ValueError(f"group_size is {self.group_size}, which does not divide K = {columns}")
+        if self.gated:
+            check_gate_rows(rows)
         grouped = (*experts, columns // self.group_size, rows)
         self._check("packed", (*experts, *packed_shape(rows, columns)), ("uint8",))
         self._check("scales", grouped, form.scale_dtypes)
@@ -89,14 +96,24 @@ class PackedWeights:
     def __repr__(self) -> str:
         zeros = ", zeros" if self.zeros is not None else ""
         perm = ", perm" if self.perm is not None else ""
+        gated = ", gated" if self.gated else ""
         return (
-            f"PackedWeights(shape={self.shape}, format={self.format!r}, group_size={self.group_size}{zeros}{perm}, "
+            f"PackedWeights(shape={self.shape}, format={self.format!r}, "
+            f"group_size={self.group_size}{zeros}{perm}{gated}, "
             f"device={device_of(self.packed)!r})"
         )
 
 
 def packed_shape(rows: int, columns: int) -> tuple[int, int, int]:
     return (-(-rows // BLOCK), -(-columns // BLOCK), _BLOCK_BYTES)
+
+
+def check_gate_rows(rows: int) -> None:
+    if rows % (2 * GATE_ROWS):
+        raise ValueError(
+            f"gated is True, but weight has N = {rows} rows of gates and ups, {GATE_ROWS} of each in turn: N must be "
+            f"a multiple of {2 * GATE_ROWS}; pad both with rows of zeros"
+        )
 
 
 def check_version(version: int, name: str = "version") -> None:

@@ -10,8 +10,8 @@ from .. import _core
 from .arrays import bits, cast, contiguous, device_of, dtype_of, made, namespace
 from .experts import experts_of, parts_of_experts, stack, stacked
 from .formats import E2M1, INT4, Format, find_format, int4_values, quantize, scaled, scales_as_floats
-from .layout import inverse, pack_codes, unpack_codes
-from .packed import PackedWeights
+from .layout import gate_rows, inverse, pack_codes, unpack_codes
+from .packed import PackedWeights, check_gate_rows
 
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
 
@@ -26,6 +26,7 @@ def pack_weights(
     global_scale: Any = None,
     g_idx: Any = None,
     scale_dtype: Any = None,
+    gated: bool = False,
 ) -> PackedWeights:
     """A weight of 4 bits in the order in which kernels read it: once, when a model is loaded.
 
@@ -57,6 +58,9 @@ def pack_weights(
             Columns are then sorted by group, and `perm` says how. Not of experts.
         scale_dtype: of the scales of a float weight in "int4": "bfloat16" or "float16". By default the weight's
             dtype, or for wider ones bfloat16 (torch) and float16 (NumPy).
+        gated: True for the rows of a gate projection and, after them, as many of an up projection, which
+            `mixed_gemm` then joins in its epilogue: activation="swiglu", or a function of acc.gate and acc.up. N is a
+            multiple of 16. Products that do not join them take a weight that is packed without it.
 
     Returns:
         A PackedWeights, on the weight's device and of its framework.
@@ -72,7 +76,7 @@ def pack_weights(
         if g_idx is not None:
             raise ValueError("g_idx is given, but weight is of experts, whose inputs have one order; leave it out")
         parts = parts_of_experts(len(weight), scales=scales, zeros=zeros, global_scale=global_scale)
-        pack = partial(pack_weights, group_size=group_size, format=format, scale_dtype=scale_dtype)
+        pack = partial(pack_weights, group_size=group_size, format=format, scale_dtype=scale_dtype, gated=gated)
         return stacked([pack(each, **part) for each, part in zip(weight, parts, strict=True)])
     rows, columns = _sizes(weight)
     group = group_size_of(form, group_size, columns)
@@ -100,6 +104,11 @@ def pack_weights(
         scales = _given_scales(form, xp, scales, grouped, weight)
         zeros = None if zeros is None else _given_zeros(form, zeros, grouped, weight)
         global_scale = _given_global_scale(form, xp, global_scale, weight)
+    if gated:
+        check_gate_rows(rows)
+        order = made(weight, gate_rows(rows), "int64")
+        codes, scales = codes[order], contiguous(scales[:, order])
+        zeros = None if zeros is None else contiguous(zeros[:, order])
     return PackedWeights(
         pack_codes(codes, form.padding),
         scales,
@@ -109,6 +118,7 @@ def pack_weights(
         form.name,
         None if perm is None else made(weight, perm, "int32"),
         global_scale,
+        gated=gated,
     )
 
 
@@ -133,7 +143,10 @@ def dequantize_weights(weights: PackedWeights, dtype: Any = "float32") -> Any:
     codes = unpack_codes(weights.packed, rows, columns)
     scales = scales_as_floats(xp, weights.scales)
     if weights.global_scale is not None:
-        scales = scales * weights.global_scale
+        by_row = weights.global_scale
+        if weights.gated and by_row.shape != (1,):
+            by_row = by_row[made(weights.packed, gate_rows(rows), "int64")]
+        scales = scales * by_row
     if form is INT4:
         zeros = None if weights.zeros is None else cast(weights.zeros, "float32")
         values = int4_values(cast(codes, "float32"), scales, zeros)
@@ -142,10 +155,12 @@ def dequantize_weights(weights: PackedWeights, dtype: Any = "float32") -> Any:
     return cast(_in_given_order(weights, values), _core.dtype_name(dtype, "dtype"))
 
 
-def _in_given_order(weights: PackedWeights, columns: Any) -> Any:
+def _in_given_order(weights: PackedWeights, values: Any) -> Any:
+    if weights.gated:
+        values = values[made(weights.packed, inverse(gate_rows(len(values))), "int64")]
     if weights.perm is None:
-        return columns
-    return columns[:, made(weights.packed, inverse(weights.perm.tolist()), "int64")]
+        return values
+    return values[:, made(weights.packed, inverse(weights.perm.tolist()), "int64")]
 
 
 def _sizes(weight: Any) -> tuple[int, int]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from .. import _core
+from .._epilogue.activations import GATED
+from .._epilogue.graph import HALVES, INTERLEAVED
 from .packed import PackedWeights
 
 
@@ -61,8 +63,9 @@ def mixed_gemm(
         kernel: "sm90" (Hopper's) or "streamed", which serves the product or refuses it; "auto" takes the faster one.
         static_b: True promises that nothing that may still be under way writes the weight, as nobody writes a model's
             at inference: kernels may then load it before the launch ahead is done.
-        Others: as in `gemm`, but neither "swiglu" nor epilogue functions of acc.gate and acc.up. D of an a of 8 bits
-            is bfloat16 where out_dtype does not say.
+        Others: as in `gemm`. "swiglu" and epilogue functions of acc.gate and acc.up, which reduce nothing, join the
+            rows of a weight that is packed with gated=True, and nothing else does; a bias has the gates' first. D of an
+            a of 8 bits is bfloat16 where out_dtype does not say.
 
     Returns:
         D, or `out`.
@@ -73,7 +76,7 @@ def mixed_gemm(
 
     Legal inside a CUDA graph; as repeatable as `gemm`.
     """
-    check(a, weights)
+    check(a, weights, activation, epilogue)
     if weights.perm is not None:
         if stream is not None:
             raise ValueError(
@@ -115,16 +118,26 @@ def plan_mixed_gemm(a: Any, weights: PackedWeights, **options: Any) -> Any:
     `GemmPlan`; what it runs has a's columns in the weight's order (`a[..., weights.perm]`, if there is one). Compiles
     nothing.
     """
-    check(a, weights)
+    check(a, weights, options.get("activation", "none"), options.get("epilogue"))
     return _core.plan_mixed_gemm(a, **arguments_of(weights), **options)
 
 
-def check(a: Any, weights: PackedWeights) -> None:
+def check(a: Any, weights: PackedWeights, activation: str = "none", epilogue: Any = None) -> None:
     if not isinstance(weights, PackedWeights):
         raise TypeError(f"weights is {type(weights).__name__}; it must be a PackedWeights, see pack_weights")
     shape = tuple(getattr(a, "shape", ()))
     if shape and shape[-1] != weights.shape[-1]:
         raise ValueError(f"a is {shape}, but weights is {weights.shape}; both must have the same columns")
+    sums = (*HALVES, *INTERLEAVED)
+    joins = activation in GATED or (epilogue is not None and any(name in epilogue.text for name in sums))
+    if joins != weights.gated:
+        raise ValueError(
+            'weights is packed with gated=True, but nothing joins its gates and ups: pass activation="swiglu" or a '
+            "function of acc.gate and acc.up, or pack it without"
+            if weights.gated
+            else "the epilogue joins gates and ups, but weights is packed without gated=True, which puts them beside "
+            "each other; pack it with"
+        )
 
 
 def arguments_of(weights: PackedWeights) -> dict[str, Any]:

@@ -24,7 +24,7 @@ def make_weight(arrays: Arrays, case: GemmCase, experts: int, seed: int) -> Any:
     lead = (experts,) if experts else ()
     values = arrays.normal((*lead, case.columns, case.k), "float32", seed)
     scales = {"scale_dtype": "float16" if case.quantized else case.dtype} if case.weights == "int4" else {}
-    packed = cleave.pack_weights(values, case.group_size, case.weights, **scales)
+    packed = cleave.pack_weights(values, case.group_size, case.weights, gated=case.activation == "swiglu", **scales)
     made = {name: arrays.contiguous(array) for name, array in _arrays_of(packed, "packed", *_BESIDE).items()}
     if case.zeros:
         made["zeros"] = _zeros(arrays, packed.scales.shape, seed)

@@ -74,6 +74,11 @@ class PackedLayer(nn.Module):
     def _options_of(cls, weights: cleave.PackedWeights, bias: Tensor | None) -> dict[str, Any]:
         """The options of an empty layer that is to keep them: of the dtype of the scales of "int4", if that is the
         layer's, else of the bias's, or bfloat16 if that has not 16 bits."""
+        if weights.gated:
+            raise ValueError(
+                "weights is packed with gated=True, which layers do not serve; pack it without, or pass it to "
+                "cleave.torch.mixed_gemm"
+            )
         tensors = (weights.scales, bias) if cls.int4_scales is None else (bias,)
         dtypes = [each.dtype for each in tensors if each is not None and each.dtype in HALVES]
         return {

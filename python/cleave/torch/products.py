@@ -151,7 +151,7 @@ def mixed_gemm(
         TypeError, ValueError: weights that is no `PackedWeights`, or has other columns than a.
         RuntimeError: what else `cleave.mixed_gemm` raises; a tensor that requires grad, with gradients on.
     """
-    check(a, weights)
+    check(a, weights, options.get("activation", "none"), epilogue)
     if weights.perm is not None:
         a = a[..., weights.perm]
     operator, groups = (_mixed_gemm, {}) if offs is None else (_mixed_grouped_gemm, {"offs": offs})

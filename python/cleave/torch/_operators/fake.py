@@ -75,14 +75,14 @@ def _product(call: Any, dtype: torch.dtype) -> Tensor:
 
 def _mixed_gemm(call: Any, dtype: torch.dtype) -> Tensor:
     batch = torch.broadcast_shapes(call.a.shape[:-2], call.packed.shape[:-3])
-    return call.a.new_empty((*batch, call.a.shape[-2], call.out_features), dtype=dtype)
+    return call.a.new_empty((*batch, call.a.shape[-2], call.out_features // _sums_of(call)), dtype=dtype)
 
 
 def _mixed_grouped_gemm(call: Any, dtype: torch.dtype) -> Tensor:
     if call.offs is None:
         return _mixed_gemm(call, dtype)
     torch._check(call.a.dim() == 2, lambda: f"a is {tuple(call.a.shape)}; it must be a matrix")
-    return call.a.new_empty((call.a.shape[0], call.out_features), dtype=dtype)
+    return call.a.new_empty((call.a.shape[0], call.out_features // _sums_of(call)), dtype=dtype)
 
 
 def _check_operands(a: Tensor, b: Tensor) -> None:
@@ -95,8 +95,13 @@ def _check_operands(a: Tensor, b: Tensor) -> None:
 
 def _columns(call: Any) -> Any:
     """D's: what two of b's join, or b's."""
-    joined = 2 if call.activation in GATED else 1
-    return call.b.shape[-1] // (joined if call.epilogue is None else len(parse(call.epilogue).sums))
+    return call.b.shape[-1] // _sums_of(call)
+
+
+def _sums_of(call: Any) -> int:
+    """How many an element of D takes. Groups' packed weights have no activation."""
+    joined = 2 if getattr(call, "activation", "none") in GATED else 1
+    return joined if call.epilogue is None else len(parse(call.epilogue).sums)
 
 
 def _float_dtype(a: Tensor) -> torch.dtype:
