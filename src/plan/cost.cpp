@@ -160,7 +160,7 @@ class Prediction {
         sharers_(sharers(c_)),
         conv_(c_.conv.kind != Conv::none),
         grouped_(s_.grouping != Grouping::none && !conv_),
-        streamed_(streamed_tiles()) {
+        streamed_(s_.grouping == Grouping::k ? tiles_ : s_.stream_tiles) {
     find_busiest();
   }
 
@@ -179,14 +179,13 @@ class Prediction {
   }
 
  private:
-  /// Tiles that stream_k cuts: of groups an unknown number, those of the last wave, or all.
-  double streamed_tiles() const {
-    if (s_.grouping == Grouping::none || s_.grouping == Grouping::classes) return s_.stream_tiles;
-    if (s_.grouping == Grouping::k) return tiles_;
-    return std::min<double>(tiles_, s_.clusters * 1.5);
-  }
+  bool is_ragged() const { return s_.grouping == Grouping::m || s_.grouping == Grouping::n; }
 
   void find_busiest() {
+    if (s_.mode == SplitKMode::stream_k && is_ragged()) {
+      cut_tail();
+      return;
+    }
     if (s_.mode == SplitKMode::stream_k) {
       k_blocks_ = s_.k_blocks * ((tiles_ - streamed_) + kStreamPenalty * streamed_) / s_.clusters;
       cluster_tiles_ = std::ceil(tiles_ / s_.clusters);
@@ -198,22 +197,39 @@ class Prediction {
     k_blocks_ = cluster_tiles_ * ceil_div(s_.k_blocks, s_.slices);
   }
 
-  /// Tiles of the busiest cluster, of `clusters` at a time. Where groups end, only the GPU knows, and a few tiles may
-  /// begin another wave: a mean over what the row (or column) tiles may be, some more or less than expected, as far
-  /// as the ends of so many groups stray.
-  double expected_waves(double clusters) const {
-    const bool known = s_.grouping == Grouping::k || choice_.problem.batch <= 1;
-    if (known) return std::ceil(tiles_ / clusters);
-    const double across = s_.grouping == Grouping::m ? double(s_.tiles_n) * c_.cluster.multicast_n
-                                                     : double(s_.tiles_m) * c_.cluster.multicast_m;
-    const double steps = tiles_ / across, deviation = std::sqrt(double(choice_.problem.batch) / 12);
-    const auto waves = [&](double whole) { return std::ceil(whole * across / clusters); };
+  /// The mean of of(tiles) over what the tiles may be: where groups end, only the GPU knows. If it is anywhere within a
+  /// step, and all of them together end where the dimension does, steps are the dimension's length and a uniform share
+  /// of a step for each group but one, rounded up: Irwin and Hall's distribution, here sixteenths of a normal one.
+  template <class Of>
+  double mean_over_tiles(const Of& of) const {
+    const double groups = double(choice_.problem.batch);
+    if (!is_ragged() || groups <= 1) return of(tiles_);
+    const double across = s_.grouping == Grouping::m ? s_.tiles_n : s_.tiles_m;
+    const double middle = tiles_ / across - 0.5, deviation = std::sqrt((groups - 1) / 12);
     double sum = 0;
-    for (const double off : {-1.3, -0.4, 0.4, 1.3}) {  // quarters of a normal distribution
-      const double at = std::max(steps + off * deviation, 1.0), below = std::floor(at), part = at - below;
-      sum += waves(below) * (1 - part) + waves(below + 1) * part;
+    for (const double off : {0.078, 0.237, 0.402, 0.579, 0.776, 1.010, 1.318, 1.863}) {
+      for (const double sign : {-1, 1}) sum += of(std::max(std::ceil(middle + sign * off * deviation), 1.0) * across);
     }
-    return sum / 4;
+    return sum / 16;
+  }
+
+  /// Tiles of the busiest cluster, of `clusters` at a time.
+  double expected_waves(double clusters) const {
+    return mean_over_tiles([&](double tiles) { return std::ceil(tiles / clusters); });
+  }
+
+  /// stream_k of groups of M or N: their last wave is as long as a part.
+  void cut_tail() {
+    const double clusters = s_.clusters, k_blocks = s_.k_blocks;
+    const auto parts = [&](double tiles) {
+      return tail_parts(uint32_t(std::fmod(tiles, clusters)), s_.clusters, s_.k_blocks);
+    };
+    cluster_tiles_ = expected_waves(clusters);
+    k_blocks_ = k_blocks * mean_over_tiles([&](double tiles) {
+                  const double waves = std::floor(tiles / clusters);
+                  return waves + (tiles > waves * clusters ? 1.0 / parts(tiles) : 0.0);
+                });
+    parts_ = mean_over_tiles([&](double tiles) { return parts(tiles) > 1 ? parts(tiles) : 0.0; });
   }
 
   /// Clocks of one k block in the mainloop.
@@ -255,6 +271,7 @@ class Prediction {
         return us + (cluster_tiles_ * tile_us / c_.cluster.k + kSignalUs +
                      double(s_.slices) / c_.cluster.k * tile_us / joining_ctas(choice_, device_));
       case SplitKMode::stream_k:
+        if (is_ragged()) return us + (parts_ > 0 ? kSignalUs + tile_us * (1 + parts_) : 0);
         if (streamed_ == 0) return us;
         return us + (kSignalUs + tile_us * (1 + std::ceil(s_.clusters / streamed_)));
       default:
@@ -271,6 +288,7 @@ class Prediction {
   const bool conv_, grouped_;
   const double streamed_;
   double k_blocks_ = 0, cluster_tiles_ = 0;  // the busiest cluster's
+  double parts_ = 0;                         // of a tile of the last wave that are added up, on average
 };
 
 /// A kernel behind the product's.

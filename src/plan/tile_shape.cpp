@@ -79,8 +79,10 @@ bool registers_suffice(const GemmConfig& c) {
   if (two_waves && kept >= 128 && c.epilogue.has_c && (ragged || c.epilogue.bias != Bias::none)) return false;
   // Nor does a part of 96 sums whose columns have scales of their own for that walk.
   if (ragged && by_block && c.scales.rows_b == 1 && c.tile.n > 176 && !multiplies_halves(c)) return false;
-  // Nor has a producer any for the scales of 256 rows beside their list, nor a consumer beside integers' parts.
-  if (c.operands.listed && by_block && (c.tile.m == 256 || c.operands.a == DType::i8)) return false;
+  // Nor has a producer any for the scales of 256 rows beside their list, or for steps of stream_k's parts, nor a
+  // consumer beside integers' parts.
+  const bool cuts_tail = ragged && c.schedule.split == SplitKMode::stream_k;
+  if (c.operands.listed && by_block && (c.tile.m == 256 || cuts_tail || c.operands.a == DType::i8)) return false;
   // Nor do as many as 144, with promoted sums' parts, for what a packed weight is made into, or 128 (120 with parts)
   // beside C, a function, a cluster's sums, groups of rows, many scales in two waves or of parts, or integers whose
   // slices meet, or 96 where three warpgroups share the registers.

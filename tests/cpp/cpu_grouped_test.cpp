@@ -88,6 +88,22 @@ TEST(CpuGrouped, RealsAndActivationsAreClose) {
   }
 }
 
+// K deep enough for parts of a last wave's tiles.
+TEST(CpuGrouped, StreamKCutsTheLastWave) {
+  Random random(8);
+  for (int round = 0; round < 12; ++round) {
+    for (const Grouping dimension : {Grouping::m, Grouping::n}) {
+      const Kinds kinds = any_kinds(random);
+      Shape shape{random.number(1, 20), random.number(1, 20), random.number(1100, 2000)};
+      CaseForm form = draw_groups(random, dimension, random.pick(kBounds), kinds, shape);
+      Case x(random, shape, kinds, true, std::move(form));
+      x.problem.split_k_mode = SplitKMode::stream_k;
+      expect_correct(x, uint32_t(random.number(1, 4)), true);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
 TEST(CpuGrouped, SwigluJoinsGatesAndUpsOfItsGroup) {
   Random random(3);
   for (int round = 0; round < 12; ++round) {

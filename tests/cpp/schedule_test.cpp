@@ -371,14 +371,61 @@ void expect_parts_of_successive_workers(const Case& x) {
   }
 }
 
+bool cuts_tail(const Case& x) {
+  return x.shape.grouping == Grouping::m || x.shape.grouping == Grouping::n;
+}
+
 TEST(Schedule, StreamKPartsOfATileLieInSuccessiveWorkers) {
   Cases cases(5);
   for (int round = 0; round < 1000; ++round) {
     for (const Case& x : cases.draw(SplitKMode::stream_k)) {
+      if (cuts_tail(x)) continue;
       expect_parts_of_successive_workers(x);
       if (HasFatalFailure()) return;
     }
   }
+}
+
+// Where M or N is grouped, whole waves come first; then every worker has at most one part of a tile, and successive
+// workers those of one tile.
+TEST(Schedule, StreamKCutsTheLastWaveOfGroups) {
+  Cases cases(11);
+  int cut = 0;
+  for (int round = 0; round < 1000; ++round) {
+    for (const Grouping grouping : {Grouping::m, Grouping::n}) {
+      const Case x = cases.draw(SplitKMode::stream_k, grouping);
+      SCOPED_TRACE(text(x));
+      const uint32_t workers = x.shape.clusters, waves = x.tiles() / workers, tail = x.tiles() % workers;
+      const uint32_t parts = tail_parts(tail, workers, x.shape.k_blocks);
+      const auto all = walks(x);
+      cut += parts > 1;
+      for (uint32_t worker = 0; worker < workers; ++worker) {
+        ASSERT_EQ(all[worker].size(), waves + (worker < tail * parts));
+        for (uint32_t i = 0; i < all[worker].size(); ++i) {
+          const WorkTile& work = all[worker][i];
+          const bool whole = i < waves;
+          ASSERT_EQ(work.tile, whole ? i * workers + worker : waves * workers + worker / parts);
+          ASSERT_EQ(work.parts, whole ? 1 : parts);
+          ASSERT_EQ(work.slice, whole ? 0 : worker % parts);
+          ASSERT_EQ(work.k_first, work.slice);
+          ASSERT_EQ(work.k_step, work.parts);
+          ASSERT_LE(work.k_count, ceil_div(x.shape.k_blocks, work.parts));
+        }
+      }
+    }
+  }
+  ASSERT_GT(cut, 100);
+}
+
+// An incomplete wave is as short as its parts, of which each is worth adding up.
+TEST(Schedule, StreamKCutsAsOftenAsClustersIdle) {
+  EXPECT_EQ(tail_parts(0, 132, 64), 1u);
+  EXPECT_EQ(tail_parts(28, 132, 224), 4u);
+  EXPECT_EQ(tail_parts(67, 132, 224), 1u);
+  EXPECT_EQ(tail_parts(66, 132, 224), 2u);
+  EXPECT_EQ(tail_parts(1, 132, 224), 8u);
+  EXPECT_EQ(tail_parts(1, 132, 17), 2u);
+  EXPECT_EQ(tail_parts(1, 132, 0), 1u);
 }
 
 // A CTA that has nothing else to do may stay and help; one that has must go on.

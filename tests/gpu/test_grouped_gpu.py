@@ -199,7 +199,7 @@ def test_split_k(form, mode, kernel):
     skip_unless_served(kernel, mode)
     options = {"kernel": kernel, **split(mode)}
     for sizes in ("ragged", "skewed"):
-        case = Case(form, Groups(SIZES[sizes]), 200, 264, 1040, out_dtype="float32", **options)
+        case = Case(form, Groups(SIZES[sizes]), 200, 264, 2064, out_dtype="float32", **options)
         case.run()
         case.check()
         first = case.buffer.clone()
@@ -272,7 +272,7 @@ def test_block_scales(form, mode):
     extent = groups.extent + -groups.extent % 128
     groups.extent = extent
     groups.rest = torch.cat([groups.rest, groups.rest.new_ones(extent - len(groups.rest))])
-    case = Case(form, groups, 128, 256, 384, "float8_e4m3fn", "bfloat16", **split(mode))
+    case = Case(form, groups, 128, 256, 2176, "float8_e4m3fn", "bfloat16", **split(mode))
     m, k = case.a.shape
     n = case.out.shape[-1]
     scale_a = 2.0 ** torch.randint(-2, 3, (-(-k // 128), m), device="cuda")

@@ -15,10 +15,12 @@
 //                     line here and there
 //   stream_k          the first `stream_tiles` tiles form one line of k blocks that the clusters cut
 //                     into equal parts; the remaining tiles are whole and follow. (Osama et al.,
-//                     "Stream-K", PPoPP 2023.)
+//                     "Stream-K", PPoPP 2023.) Groups of M or N: waves are whole, and the tiles of the last one,
+//                     if it is incomplete, are cut into as many parts as there are clusters for
 //
 // Where a dimension is grouped (groups.h), tiles are counted group by group.
 // - Groups of M or N differ in their number of tiles. Only the device knows it, and one launch serves any number.
+//   stream_k's parts interleave there as slices do: groups have large weights, which tiles in step read but once.
 // - Groups of K have equally many tiles, but differ in depth. A slice of a short group may have no k block. stream_k
 //   cuts all tiles, so that every cluster multiplies equally much however skewed the groups are.
 // - The classes of a strided convolution (conv_classes.h) differ in both, but the host knows them. A slice of a shallow
@@ -93,6 +95,14 @@ CLEAVE_HD constexpr uint32_t stream_tiles(uint32_t tiles, uint32_t clusters) {
   return remainder == 0 ? 0 : remainder + (tiles > clusters ? clusters : 0);
 }
 
+/// stream_k of groups of M or N: how many parts a tile of the last wave has, which is incomplete with its `tail` tiles.
+/// Fewer, where another part took longer to add up than it saves.
+CLEAVE_HD constexpr uint32_t tail_parts(uint32_t tail, uint32_t clusters, uint32_t k_blocks) {
+  constexpr uint32_t kMost = 8, kLeastBlocks = 8;
+  if (tail == 0) return 1;
+  return max_of(min_of(clusters / tail, min_of(k_blocks / kLeastBlocks, kMost)), 1u);
+}
+
 /// What a schedule reads of groups or classes.
 template <Grouping G>
 using Table = Either<G == Grouping::classes, ClassTable, GroupTable>;
@@ -158,6 +168,8 @@ class TileFinder {
 /// InTurn: the `slices` work tiles of a tile follow each other.
 template <SplitKMode Mode, Grouping G = Grouping::none, bool InTurn = false>
 class TileScheduler {
+  static constexpr bool kCutsTail = Mode == SplitKMode::stream_k && (G == Grouping::m || G == Grouping::n);
+
  public:
   /// `rank`: which of the cluster's slices this CTA takes. `table`: of the groups or classes, if
   /// there are any.
@@ -170,14 +182,15 @@ class TileScheduler {
         rank_(rank),
         next_(cluster),
         grouped_tiles_(finder_.tiles()) {
-    if constexpr (Mode == SplitKMode::stream_k) {
+    if constexpr (kCutsTail) {
+      const uint32_t tail = grouped_tiles_ % clusters;
+      whole_tiles_ = grouped_tiles_ - tail;
+      tail_parts_ = tail_parts(tail, clusters, s_.k_blocks);
+    } else if constexpr (Mode == SplitKMode::stream_k) {
       uint32_t streamed = s_.stream_tiles;
       if constexpr (G == Grouping::k) {
         streamed = s_.tiles;
         grouped_partition_ = EvenPartition(table.steps() * s_.tiles_across, clusters);
-      } else if constexpr (G == Grouping::m || G == Grouping::n) {
-        streamed = s_.k_blocks == 0 ? 0 : stream_tiles(grouped_tiles_, clusters);
-        grouped_partition_ = EvenPartition(streamed * s_.k_blocks, clusters);
       }
       position_ = partition().begin(cluster);
       end_ = partition().begin(cluster + 1);
@@ -187,6 +200,7 @@ class TileScheduler {
 
   /// The cluster's next work tile; false when it has none left.
   CLEAVE_HD constexpr bool next(WorkTile& work) {
+    if constexpr (kCutsTail) return next_whole_or_part(work);
     if constexpr (Mode == SplitKMode::stream_k) {
       if (position_ < end_) return next_stream(work);
     }
@@ -225,10 +239,29 @@ class TileScheduler {
 
   /// Whether `next` would return false.
   CLEAVE_HD constexpr bool finished() const {
+    if constexpr (kCutsTail) return next_ >= whole_tiles_ + (grouped_tiles_ - whole_tiles_) * tail_parts_;
     return (Mode != SplitKMode::stream_k || position_ >= end_) && next_ >= tiles() * s_.clusters_per_tile;
   }
 
  private:
+  CLEAVE_HD constexpr bool next_whole_or_part(WorkTile& work) {
+    if (finished()) return false;
+    uint32_t tile = next_;
+    work.slice = 0;
+    work.parts = 1;
+    if (next_ >= whole_tiles_) {
+      work.parts = tail_parts_;
+      tile = whole_tiles_ + cluster_ / tail_parts_;
+      work.slice = cluster_ % tail_parts_;
+    }
+    next_ += clusters_;
+    work.k_first = work.slice;
+    work.k_step = work.parts;
+    work.k_count = EvenPartition(s_.k_blocks, work.parts).count(work.slice);
+    finder_.find(tile, work);
+    return true;
+  }
+
   CLEAVE_HD constexpr bool next_stream(WorkTile& work) {
     uint32_t tile = 0, offset = 0, k_blocks = s_.k_blocks;
     if constexpr (G == Grouping::k) {
@@ -278,10 +311,11 @@ class TileScheduler {
   TileFinder<G> finder_;
   uint32_t cluster_, clusters_, rank_;
   uint32_t next_;
-  uint32_t turn_ = 0;                // InTurn: the next slice
-  uint32_t position_ = 0, end_ = 0;  // stream_k: what is left of this cluster's part of the line
-  uint32_t grouped_tiles_;           // groups of M or N: how many there are
-  EvenPartition grouped_partition_;  // stream_k of groups
+  uint32_t turn_ = 0;                          // InTurn: the next slice
+  uint32_t position_ = 0, end_ = 0;            // stream_k: what is left of this cluster's part of the line
+  uint32_t grouped_tiles_;                     // groups of M or N: how many there are
+  EvenPartition grouped_partition_;            // stream_k of groups of K
+  uint32_t whole_tiles_ = 0, tail_parts_ = 1;  // stream_k of groups of M or N
 };
 
 /// How the planner describes a schedule; `make_schedule` precomputes the divisions.
