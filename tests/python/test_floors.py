@@ -11,8 +11,9 @@ KERNELS, SOURCES, MODULE = ROOT / "kernels" / "cleave", ROOT / "src", ROOT / "py
 
 # From the ground up. Kernels of reduce, quantize, moe, route, lora and peers are programs of their own, which no other
 # includes.
-KERNEL_FLOORS = ["core", "ptx", "memory", "conv", "schedule", "config", "tile", "mainloop", "conv_load", "epilogue"]
-KERNEL_FLOORS += ["split_k", "kernel", "reduce", "quantize", "moe", "route", "lora", "peers"]
+KERNEL_FLOORS = ["core", "ptx", "memory", "conv", "schedule", "config", "tile", "mainloop", "weights", "conv_load"]
+KERNEL_FLOORS += ["epilogue", "split_k", "direct", "kernel"]
+KERNEL_FLOORS += ["reduce", "quantize", "moe", "route", "lora", "peers"]
 SOURCE_FLOORS = ["process", "base", "launch", "epilogue", "problem", "operands", "jit", "cpu", "weights", "runtime"]
 SOURCE_FLOORS += ["quantize", "moe", "route", "lora", "peers", "plan", "all_kernels", "emit"]
 MODULE_FLOORS = ["module", "call", "array", "inputs", "plans", "product", "operation", "tools"]

@@ -1,8 +1,9 @@
-// Lines of images on their way to shared memory as they lie, for those who read windows from there (config/window.h).
+// Lines of images on their way to shared memory as they lie, for those who read windows from there
+// (config/direct_windows.h).
 #pragma once
 
+#include "cleave/config/direct_windows.h"
 #include "cleave/config/gemm_params.h"
-#include "cleave/config/window.h"
 #include "cleave/ptx/copy_async.h"
 
 namespace cleave {

@@ -1,8 +1,8 @@
-// Gathered pixels on their way to shared memory, as those want them whom taps shift (config/shift.h).
+// Gathered pixels on their way to shared memory, as those want them whom taps shift (config/direct_shift.h).
 #pragma once
 
+#include "cleave/config/direct_shift.h"
 #include "cleave/config/gemm_params.h"
-#include "cleave/config/shift.h"
 #include "cleave/ptx/copy_async.h"
 #include "cleave/ptx/shared.h"
 

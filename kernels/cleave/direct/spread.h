@@ -1,5 +1,5 @@
 // Data gradients of few channels by tensor cores (sm_80 and later): outputs' gradients are read once, multiplied with
-// all taps of the filters (config/spread.h), and only the products are moved to where taps meet.
+// all taps of the filters (config/direct_spread.h), and only the products are moved to where taps meet.
 //
 // Roles      a CTA goes down the lines of a strip of the outputs' gradients, `tile.m` pixels a step. Its warps are
 //            warps.m x warps.n: the first share the pixels, the others the columns, taps and channels. Then its threads

@@ -1,4 +1,4 @@
-// Convolutions, and data gradients, of groups of few channels on tensor cores (kernel/conv_direct_shift.h): gathered
+// Convolutions, and data gradients, of groups of few channels on tensor cores (direct/shift.h): gathered
 // pixels lie in shared memory as they do in their image, and rows of the product are those that pixels meet, which a
 // tap only shifts.
 //

@@ -14,9 +14,9 @@
 #pragma once
 
 #include "cleave/core/element.h"
-#include "cleave/mainloop/dequantise.h"
 #include "cleave/ptx/mma_sync.h"
 #include "cleave/tile/fragment.h"
+#include "cleave/weights/dequantise.h"
 
 namespace cleave {
 

@@ -12,7 +12,6 @@
 #pragma once
 
 #include "cleave/config/smem_plan.h"
-#include "cleave/mainloop/dequantise.h"
 #include "cleave/memory/descriptor.h"
 #include "cleave/memory/pipeline.h"
 #include "cleave/memory/weight_layout.h"
@@ -21,6 +20,7 @@
 #include "cleave/ptx/wgmma_registers.h"
 #include "cleave/schedule/schedule.h"
 #include "cleave/tile/tile.h"
+#include "cleave/weights/dequantise.h"
 
 namespace cleave {
 

@@ -1,4 +1,4 @@
-// Convolutions of few channels, whose images lie in shared memory line by line (kernel/conv_direct_windows.h): the rows
+// Convolutions of few channels, whose images lie in shared memory line by line (direct/windows.h): the rows
 // of the product are windows, what a filter sees of an image.
 //
 // The taps of a line of the filter are neighbours in the image, channels and all: a window is a few runs of elements,

@@ -3,10 +3,10 @@
 #pragma once
 
 #include "cleave/config/gemm_params.h"
-#include "cleave/mainloop/line_sum.h"
 #include "cleave/memory/weight_layout.h"
 #include "cleave/ptx/load_global.h"
 #include "cleave/tile/cta_coord.h"
+#include "cleave/weights/line_sum.h"
 
 namespace cleave {
 

@@ -1,5 +1,5 @@
 // Data gradients of few channels, whose gathered pixels, the outputs' gradients, are the rows of a product on tensor
-// cores (kernel/conv_direct_spread.h): columns are all taps of a few channels, so that each pixel is multiplied once,
+// cores (direct/spread.h): columns are all taps of a few channels, so that each pixel is multiplied once,
 // whatever the filter's size. The parts of a pixel that is made then lie with its neighbours.
 //
 // A CTA makes cells, of as many pixels as the stride along each axis: what they meet is at fixed distances

@@ -1,4 +1,4 @@
-// Weight gradients of groups of few channels by tensor cores (sm_80 and later), as conv_direct_shift.h has the outputs:
+// Weight gradients of groups of few channels by tensor cores (sm_80 and later), as direct/shift.h has the outputs:
 // pixels lie in shared memory once for all taps, beside the outputs' gradients of the tile's cells.
 //
 // Roles      all warps copy, then multiply: of warps.m x warps.k, those of one m have the same 16 filters, 16 channels
@@ -6,10 +6,10 @@
 // Operands   pixels and outputs' gradients in two stages of shared memory, both the way that ldmatrix turns
 // Split      K: CTAs of the same groups take turns at tiles of outputs
 // Sums       float32; a warp's, then those of a CTA in the order of its warps, then of the slices
-// (split_k/slice_sums.h)
+//            (split_k/slice_sums.h)
 #pragma once
 
-#include "cleave/conv_load/shift_pixels.h"
+#include "cleave/direct/shift_pixels.h"
 #include "cleave/epilogue/store_sum.h"
 #include "cleave/ptx/barrier.h"
 #include "cleave/ptx/mma_sync.h"

@@ -1,4 +1,4 @@
-// Weight gradients of few channels by tensor cores (sm_80 and later), as conv_direct_windows.h has the outputs: windows
+// Weight gradients of few channels by tensor cores (sm_80 and later), as direct/windows.h has the outputs: windows
 // of the images' lines, this time as columns of pixels, times the outputs' gradients.
 //
 // Roles      all warps copy, then multiply: of warps.m x warps.k, those of one m have the same elements of the filters;
@@ -7,10 +7,10 @@
 //            mma.sync's registers hold neighbouring outputs, which lie a window apart: two loads each
 // Split      K: CTAs of the same filters take turns at tiles of outputs
 // Sums       float32; a warp's, then those of a CTA in the order of its warps, then of the slices
-// (split_k/slice_sums.h)
+//            (split_k/slice_sums.h)
 #pragma once
 
-#include "cleave/conv_load/window_lines.h"
+#include "cleave/direct/window_lines.h"
 #include "cleave/epilogue/store_sum.h"
 #include "cleave/ptx/mma_sync.h"
 #include "cleave/ptx/shared.h"

@@ -4,12 +4,12 @@
 // Roles      all warps copy lines of the images, then multiply: a warp has 32 outputs of a line, `direct.strips` warps
 //            follow each other along it, the others have the lines below. CTAs go from tile to tile, of the same
 //            filters
-// Operands   lines as they lie in memory, in two stages of shared memory; a window (config/window.h) is read from there
-//            into mma.sync's registers. Filters in shared memory, for all tiles
+// Operands   lines as they lie in memory, in two stages of shared memory; a window (config/direct_windows.h) is read
+//            from there into mma.sync's registers. Filters in shared memory, for all tiles
 // Sums       float32, in the order of the taps
 #pragma once
 
-#include "cleave/conv_load/window_lines.h"
+#include "cleave/direct/window_lines.h"
 #include "cleave/epilogue/store_direct.h"
 #include "cleave/epilogue/store_rows.h"
 #include "cleave/ptx/mma_sync.h"

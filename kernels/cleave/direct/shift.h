@@ -1,5 +1,5 @@
 // Convolutions of groups of few channels, and their data gradients, by tensor cores (sm_80 and later). A pixel lies in
-// shared memory once for all taps of all filters that meet it (config/shift.h).
+// shared memory once for all taps of all filters that meet it (config/direct_shift.h).
 //
 // Roles      all warps copy the gathered pixels of a tile, of some groups' channels, then multiply: warps.m x warps.n,
 //            the first share the tile's cells, the others its columns, which are channels of D. CTAs go from tile to
@@ -10,7 +10,7 @@
 //            each stores 8 channels of a pixel
 #pragma once
 
-#include "cleave/conv_load/shift_pixels.h"
+#include "cleave/direct/shift_pixels.h"
 #include "cleave/epilogue/store_pixel.h"
 #include "cleave/epilogue/transpose_in_quad.h"
 #include "cleave/ptx/mma_sync.h"

@@ -5,11 +5,11 @@
 // busy while parts are handed over.
 #pragma once
 
-#include "cleave/mainloop/line_sum.h"
-#include "cleave/mainloop/resident_columns.h"
-#include "cleave/mainloop/warp_parts.h"
-#include "cleave/mainloop/weight_reader.h"
 #include "cleave/ptx/sync.h"
+#include "cleave/weights/line_sum.h"
+#include "cleave/weights/reader.h"
+#include "cleave/weights/resident_columns.h"
+#include "cleave/weights/warp_parts.h"
 
 namespace cleave {
 

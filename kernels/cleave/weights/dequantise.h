@@ -1,9 +1,9 @@
 // Which way of making elements of a packed weight is a kernel's.
 #pragma once
 
-#include "cleave/mainloop/dequantise_bytes.h"
-#include "cleave/mainloop/dequantise_e2m1.h"
-#include "cleave/mainloop/dequantise_int4.h"
+#include "cleave/weights/dequantise_bytes.h"
+#include "cleave/weights/dequantise_e2m1.h"
+#include "cleave/weights/dequantise_int4.h"
 
 namespace cleave {
 
