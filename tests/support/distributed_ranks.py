@@ -1,6 +1,6 @@
 """Runs every check of the modules below on all ranks of a group, forked from one process that has imported torch.
 
-    python tests/distributed_ranks.py RANKS DEVICE REPORT [TEAMS]
+    python tests/support/distributed_ranks.py RANKS DEVICE REPORT [TEAMS]
 
 Checks are taken by teams of so many ranks, each of which is a group: a process compiles its kernels one after the
 other, and on GPUs that is what takes the time. Teams share the GPUs, whose kernels take turns while they wait for each

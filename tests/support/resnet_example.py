@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-FOLDER = Path(__file__).parents[1] / "examples" / "resnet"
+FOLDER = Path(__file__).parents[2] / "examples" / "resnet"
 
 
 def load(monkeypatch: pytest.MonkeyPatch) -> ModuleType:

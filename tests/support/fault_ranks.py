@@ -1,7 +1,7 @@
 """Kills a rank at any moment of its calls, and looks at what the others do: by gloo, on the CPU, or through the memory
 of two GPUs.
 
-    python tests/fault_ranks.py ROUNDS REPORT [SEED] [DEVICE]
+    python tests/support/fault_ranks.py ROUNDS REPORT [SEED] [DEVICE]
 
 In each round three ranks, of GPUs two, forked from this process, multiply until one of them is gone: killed, or asleep.
 The others must name it within the timeout, go on by themselves, make a group of their own, and one with a new process

@@ -22,7 +22,7 @@ from emitted_operations import CONVOLUTIONS, OPERATIONS
 
 import cleave
 
-REPOSITORY = Path(__file__).resolve().parents[1]
+REPOSITORY = Path(__file__).resolve().parents[2]
 CUDA_HEADERS = next(
     (
         folder

@@ -1,6 +1,7 @@
 """Ranks that are streams of one GPU: flags, places and orders of more ranks than there are GPUs.
 
-    CUDA_DEVICE_MAX_CONNECTIONS=32 CUDA_MODULE_LOADING=EAGER python tests/virtual_ranks.py RANKS ROUNDS [SEED [ROWS]]
+    export CUDA_DEVICE_MAX_CONNECTIONS=32 CUDA_MODULE_LOADING=EAGER
+    python tests/support/virtual_ranks.py RANKS ROUNDS [SEED [ROWS]]
 
 In each round all ranks make the same call, drawn at random, in an order drawn anew, some of them late; results are
 compared bit by bit. Kernels wait for each other on one GPU, so all of them must run at once: few CTAs, a queue of its
