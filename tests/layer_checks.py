@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import shutil
 import tempfile
+from itertools import product
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.parallel import parallelize_module
+from torch.utils.checkpoint import checkpoint as recomputed
 
 import cleave.torch
 from cleave.torch import parallel
@@ -65,6 +67,49 @@ def layers_in_8_bits_are_dealt(ranks: Ranks) -> None:
     narrow = cleave.torch.W8A8Linear.from_linear(nn.Linear(128, 128 * ranks.size), granularity="block_128x128")
     with pytest.raises(ValueError, match=r"in_features is 128 over . ranks, but scales are of blocks of 128"):
         parallelize_module(narrow, mesh, parallel.RowwiseParallel())
+
+
+def layers_train_cast_and_recomputed(ranks: Ranks) -> None:
+    """Under autocast, and where forward runs again in backward: the gradients of one rank."""
+    mesh, features, hidden = init_device_mesh(ranks.device, (ranks.size,)), 16, 8 * ranks.size
+    torch.manual_seed(1)
+    whole = nn.Sequential(nn.Linear(features, hidden), nn.GELU(), nn.Linear(hidden, features)).to(ranks.device)
+    x = ranks.draw(2, 4 * ranks.size, features).requires_grad_()
+    for layout, cast in product((Replicate(), Shard(1)), (False, True)):
+        dealt, given = pair(whole, mesh, layout), own(x, mesh, layout).requires_grad_()
+        x.grad = None
+        whole.zero_grad()
+        for model, start in ((whole, x), (dealt, given)):
+            with torch.autocast(ranks.device, torch.bfloat16, enabled=cast):
+                y = recomputed(model, start, use_reentrant=False)
+            assert y.dtype == (torch.bfloat16 if cast else torch.float32)
+            y.float().square().sum().backward()
+        close = {"rtol": 0.1, "atol": 0.2} if cast else {"rtol": 1e-4, "atol": 1e-4}
+        torch.testing.assert_close(given.grad, own(x.grad, mesh, layout), **close)
+        for one, other in zip(dealt.parameters(), whole.parameters(), strict=True):
+            torch.testing.assert_close(one.grad.full_tensor(), other.grad, **close)
+
+
+def gradients_of_dealt_weights_may_be_float32(ranks: Ranks) -> None:
+    """Made in it, and added up in it: not rounded to the weight's dtype."""
+    mesh, w = init_device_mesh(ranks.device, (ranks.size,)), ranks.size
+    whole = nn.Sequential(nn.Linear(16, 8 * w), nn.GELU(), nn.Linear(8 * w, 16)).to(ranks.device, torch.bfloat16)
+    if not hasattr(whole[0].weight, "grad_dtype"):  # which torch has from 2.13 on
+        return
+    x = ranks.draw(2, 8 * w, 16, dtype=torch.bfloat16)
+    for layout in (Replicate(), Shard(1)):
+        dealt = pair(whole, mesh, layout)
+        weights = [dealt[0].weight, dealt[2].weight]
+        dealt(own(x, mesh, layout)).square().sum().backward()
+        rounded = [weight.grad.to_local() for weight in weights]
+        for weight in weights:
+            weight.grad, weight.grad_dtype = None, torch.float32
+        dealt(own(x, mesh, layout)).square().sum().backward()
+        once = [weight.grad.to_local().clone() for weight in weights]
+        for made, before in zip(once, rounded, strict=True):
+            assert same_bits(made.bfloat16(), before) and not same_bits(made, before.float())
+        dealt(own(x, mesh, layout)).square().sum().backward()
+        assert all(same_bits(weight.grad.to_local(), 2 * made) for weight, made in zip(weights, once, strict=True))
 
 
 def grouped_layers_are_dealt(ranks: Ranks) -> None:
@@ -265,6 +310,8 @@ def weights_are_gathered_in_8_bits(ranks: Ranks) -> None:
 
 CHECKS = (
     layers_in_8_bits_are_dealt,
+    layers_train_cast_and_recomputed,
+    gradients_of_dealt_weights_may_be_float32,
     grouped_layers_are_dealt,
     convolutions_are_dealt,
     checkpoints_reload_on_other_numbers_of_ranks,
