@@ -15,7 +15,7 @@ from distributed_checks import Ranks, same_bits
 from torch import Tensor, nn
 from torch.distributed import checkpoint
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.parallel import parallelize_module
 from torch.utils.checkpoint import checkpoint as recomputed
@@ -262,6 +262,56 @@ def layers_are_sharded_by_fsdp(ranks: Ranks) -> None:
         y.sum().backward()
 
 
+def gradients_under_fsdp_are_summed_in_float32(ranks: Ranks) -> None:
+    """By the products of 16 and 8 bits, over two steps and over the ranks."""
+    mesh, features = init_device_mesh(ranks.device, (ranks.size,)), 128 * ranks.size
+    if not hasattr(torch.Tensor, "grad_dtype"):
+        return
+    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16)
+    whole = nn.Sequential(
+        cleave.torch.Float8Linear(128, features),
+        nn.ReLU(),
+        cleave.torch.MoE(4, 2, features, 64),
+        cleave.torch.Float8Linear(features, features, recipe="rowwise"),
+    ).to(ranks.device)
+    x = ranks.draw(2, ranks.size * 16, 128).bfloat16()[:, ranks.rank * 16 :][:, :16]
+
+    def train(model: nn.Module, synchronises: bool) -> list[Tensor]:
+        for step, given in enumerate(x):
+            if synchronises:
+                model.set_requires_gradient_sync(step == 1)
+            model(given).square().mean().backward()
+        return [parameter.grad for parameter in model.parameters()]
+
+    plain = copy.deepcopy(whole).bfloat16()
+    for parameter in plain.parameters():
+        parameter.grad_dtype = torch.float32
+    expected = train(plain, False)
+    for grad in expected:
+        dist.all_reduce(grad)
+        grad /= ranks.size
+    for in_8_bits in (False, True):
+        sharded = copy.deepcopy(whole)
+        for layer in (sharded[0], sharded[2], sharded):
+            fully_shard(layer, mesh=mesh, mp_policy=policy)
+        if in_8_bits:
+            sharded[3].recipe = "tensorwise"
+            assert parallel.gather_in_8_bits(sharded) == ["0", "3"]
+        names = parallel.sum_gradients_in_float32(sharded)
+        assert sorted(names) == sorted(name for name, _ in whole.named_parameters())
+        for name, one, other in zip(names, train(sharded, True), expected, strict=False):
+            made = one.full_tensor()
+            assert one.dtype == torch.float32 and not same_bits(made, made.bfloat16().float()), name
+            if not in_8_bits:
+                torch.testing.assert_close(made, other, rtol=1e-5, atol=1e-7)
+    with pytest.raises(ValueError, match="no layer of this model is sharded"):
+        parallel.sum_gradients_in_float32(plain)
+    halves = nn.Sequential(nn.Linear(8, 8, dtype=torch.bfloat16))
+    fully_shard(halves, mesh=mesh)
+    with pytest.raises(ValueError, match=r"0.weight is torch.bfloat16, to which FSDP rounds its gradient; make"):
+        parallel.sum_gradients_in_float32(halves)
+
+
 def weights_are_gathered_in_8_bits(ranks: Ranks) -> None:
     """Results have the bits of a model that is not sharded; gradients are the mean of the ranks'."""
     mesh = init_device_mesh(ranks.device, (ranks.size,))
@@ -316,5 +366,6 @@ CHECKS = (
     convolutions_are_dealt,
     checkpoints_reload_on_other_numbers_of_ranks,
     layers_are_sharded_by_fsdp,
+    gradients_under_fsdp_are_summed_in_float32,
     weights_are_gathered_in_8_bits,
 )
