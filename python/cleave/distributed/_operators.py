@@ -9,6 +9,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from .._epilogue.activations import keeps_result
 from ..torch._operators import activations, autograd, epilogue
 from ..torch._operators.fake import default_dtype
 from ..torch._operators.sum_to import sum_to
@@ -120,7 +121,7 @@ _FAKES = {
 def _save_sum(ctx: Any, inputs: tuple[Any, ...], keyword_only_inputs: dict[str, Any], output: Tensor) -> None:
     a, b, ctx.group_name, bias, c = inputs
     ctx.options = keyword_only_inputs
-    ctx.save_for_backward(a, b, bias, c, output if activations.keeps_result(ctx.options["activation"]) else None)
+    ctx.save_for_backward(a, b, bias, c, output if keeps_result(ctx.options["activation"]) else None)
 
 
 def _before_activation(ctx: Any, op: Any, grad: Tensor) -> Tensor:
@@ -177,7 +178,7 @@ def _save_gather(
     ctx.mark_non_differentiable(gathered)
     ctx.set_materialize_grads(False)
     kept = gathered if ctx.options["save_gathered"] else None
-    ctx.save_for_backward(a, b, bias, kept, d if activations.keeps_result(ctx.options["activation"]) else None)
+    ctx.save_for_backward(a, b, bias, kept, d if keeps_result(ctx.options["activation"]) else None)
 
 
 def _backward_gather(ctx: Any, grad: Tensor | None, _: Any) -> tuple[Tensor | None, ...]:
