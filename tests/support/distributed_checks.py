@@ -369,6 +369,39 @@ def gradients_are_those_of_one_rank(ranks: Ranks) -> None:
                     torch.testing.assert_close(y.cpu().double(), z, atol=1e-4, rtol=1e-4)
 
 
+def gradients_of_gradients_are_those_of_one_rank(ranks: Ranks) -> None:
+    """Those of the squares of the operands' gradients, of which a rank has its part."""
+    m = 4 * ranks.size
+
+    def penalty(multiply: Callable[..., Tensor], *given: Tensor) -> tuple[Tensor, ...]:
+        given = tuple(t.detach().clone().requires_grad_() for t in given)
+        first = torch.autograd.grad(multiply(*given).square().sum(), given, create_graph=True)
+        return torch.autograd.grad(sum(t.square().sum() for t in first), given)
+
+    x, w = ranks.draw(m, 6 * ranks.size), ranks.draw(6 * ranks.size, 5 * ranks.size)
+    for activation, function in (("none", lambda x: x), ("relu", functional.relu), ("silu", functional.silu)):
+        of_x, of_w = penalty(lambda a, b, function=function: function(a @ b), x, w)
+        columns, rows = (ranks.columns, ranks.rows), (ranks.rows, ranks.columns)
+        for multiply, (of_a, of_b) in (
+            (cd.gemm_all_reduce, columns),
+            (cd.gemm_reduce_scatter, columns),
+            (cd.all_gather_gemm, rows),
+        ):
+            made = penalty(lambda a, b, f=multiply, g=activation: f(a, b, activation=g), of_a(x), of_b(w))
+            for y, z in zip(made, (of_a(of_x), of_b(of_w)), strict=True):
+                torch.testing.assert_close(y, z, atol=2e-3, rtol=1e-3)
+
+
+def operands_are_cast_under_autocast(ranks: Ranks) -> None:
+    """As those of one rank's products are; calls past torch's dispatcher, too."""
+    a, b, bias = ranks.draw(8, 16), ranks.draw(16, 24).bfloat16(), ranks.draw(24)
+    for multiply in (cd.gemm_all_reduce, cd.gemm_reduce_scatter, cd.all_gather_gemm):
+        for grads in (False, True):
+            with torch.set_grad_enabled(grads), torch.autocast(ranks.device, torch.bfloat16):
+                made = multiply(a.detach().requires_grad_(grads), b, bias=bias)
+            assert same_bits(made, multiply(a.bfloat16(), b, bias=bias)) and made.requires_grad == grads
+
+
 def sums_of_gradients_may_exceed_float16(ranks: Ranks) -> None:
     """Where the bias is wider than what it is added to."""
     a, b, bias = ranks.draw(48, 8).half(), ranks.draw(8, 16).half(), torch.zeros(16, device=ranks.device)
@@ -665,6 +698,8 @@ CHECKS = (
     exact_sums_have_the_bits_of_one_process,
     scales_travel_with_their_rows,
     gradients_are_those_of_one_rank,
+    gradients_of_gradients_are_those_of_one_rank,
+    operands_are_cast_under_autocast,
     sums_of_gradients_may_exceed_float16,
     compiled_calls_are_eager_ones,
     who_watches_sees_operators,

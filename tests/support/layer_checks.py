@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import shutil
 import tempfile
+from itertools import product
 from typing import Any
 
 import pytest
@@ -14,9 +15,10 @@ from distributed_checks import Ranks, same_bits
 from torch import Tensor, nn
 from torch.distributed import checkpoint
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.parallel import parallelize_module
+from torch.utils.checkpoint import checkpoint as recomputed
 
 import cleave.torch
 from cleave.torch import parallel
@@ -65,6 +67,49 @@ def layers_in_8_bits_are_dealt(ranks: Ranks) -> None:
     narrow = cleave.torch.W8A8Linear.from_linear(nn.Linear(128, 128 * ranks.size), granularity="block_128x128")
     with pytest.raises(ValueError, match=r"in_features is 128 over . ranks, but scales are of blocks of 128"):
         parallelize_module(narrow, mesh, parallel.RowwiseParallel())
+
+
+def layers_train_cast_and_recomputed(ranks: Ranks) -> None:
+    """Under autocast, and where forward runs again in backward: the gradients of one rank."""
+    mesh, features, hidden = init_device_mesh(ranks.device, (ranks.size,)), 16, 8 * ranks.size
+    torch.manual_seed(1)
+    whole = nn.Sequential(nn.Linear(features, hidden), nn.GELU(), nn.Linear(hidden, features)).to(ranks.device)
+    x = ranks.draw(2, 4 * ranks.size, features).requires_grad_()
+    for layout, cast in product((Replicate(), Shard(1)), (False, True)):
+        dealt, given = pair(whole, mesh, layout), own(x, mesh, layout).requires_grad_()
+        x.grad = None
+        whole.zero_grad()
+        for model, start in ((whole, x), (dealt, given)):
+            with torch.autocast(ranks.device, torch.bfloat16, enabled=cast):
+                y = recomputed(model, start, use_reentrant=False)
+            assert y.dtype == (torch.bfloat16 if cast else torch.float32)
+            y.float().square().sum().backward()
+        close = {"rtol": 0.1, "atol": 0.2} if cast else {"rtol": 1e-4, "atol": 1e-4}
+        torch.testing.assert_close(given.grad, own(x.grad, mesh, layout), **close)
+        for one, other in zip(dealt.parameters(), whole.parameters(), strict=True):
+            torch.testing.assert_close(one.grad.full_tensor(), other.grad, **close)
+
+
+def gradients_of_dealt_weights_may_be_float32(ranks: Ranks) -> None:
+    """Made in it, and added up in it: not rounded to the weight's dtype."""
+    mesh, w = init_device_mesh(ranks.device, (ranks.size,)), ranks.size
+    whole = nn.Sequential(nn.Linear(16, 8 * w), nn.GELU(), nn.Linear(8 * w, 16)).to(ranks.device, torch.bfloat16)
+    if not hasattr(whole[0].weight, "grad_dtype"):  # which torch has from 2.13 on
+        return
+    x = ranks.draw(2, 8 * w, 16, dtype=torch.bfloat16)
+    for layout in (Replicate(), Shard(1)):
+        dealt = pair(whole, mesh, layout)
+        weights = [dealt[0].weight, dealt[2].weight]
+        dealt(own(x, mesh, layout)).square().sum().backward()
+        rounded = [weight.grad.to_local() for weight in weights]
+        for weight in weights:
+            weight.grad, weight.grad_dtype = None, torch.float32
+        dealt(own(x, mesh, layout)).square().sum().backward()
+        once = [weight.grad.to_local().clone() for weight in weights]
+        for made, before in zip(once, rounded, strict=True):
+            assert same_bits(made.bfloat16(), before) and not same_bits(made, before.float())
+        dealt(own(x, mesh, layout)).square().sum().backward()
+        assert all(same_bits(weight.grad.to_local(), 2 * made) for weight, made in zip(weights, once, strict=True))
 
 
 def grouped_layers_are_dealt(ranks: Ranks) -> None:
@@ -217,6 +262,56 @@ def layers_are_sharded_by_fsdp(ranks: Ranks) -> None:
         y.sum().backward()
 
 
+def gradients_under_fsdp_are_summed_in_float32(ranks: Ranks) -> None:
+    """By the products of 16 and 8 bits, over two steps and over the ranks."""
+    mesh, features = init_device_mesh(ranks.device, (ranks.size,)), 128 * ranks.size
+    if not hasattr(torch.Tensor, "grad_dtype"):
+        return
+    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16)
+    whole = nn.Sequential(
+        cleave.torch.Float8Linear(128, features),
+        nn.ReLU(),
+        cleave.torch.MoE(4, 2, features, 64),
+        cleave.torch.Float8Linear(features, features, recipe="rowwise"),
+    ).to(ranks.device)
+    x = ranks.draw(2, ranks.size * 16, 128).bfloat16()[:, ranks.rank * 16 :][:, :16]
+
+    def train(model: nn.Module, synchronises: bool) -> list[Tensor]:
+        for step, given in enumerate(x):
+            if synchronises:
+                model.set_requires_gradient_sync(step == 1)
+            model(given).square().mean().backward()
+        return [parameter.grad for parameter in model.parameters()]
+
+    plain = copy.deepcopy(whole).bfloat16()
+    for parameter in plain.parameters():
+        parameter.grad_dtype = torch.float32
+    expected = train(plain, False)
+    for grad in expected:
+        dist.all_reduce(grad)
+        grad /= ranks.size
+    for in_8_bits in (False, True):
+        sharded = copy.deepcopy(whole)
+        for layer in (sharded[0], sharded[2], sharded):
+            fully_shard(layer, mesh=mesh, mp_policy=policy)
+        if in_8_bits:
+            sharded[3].recipe = "tensorwise"
+            assert parallel.gather_in_8_bits(sharded) == ["0", "3"]
+        names = parallel.sum_gradients_in_float32(sharded)
+        assert sorted(names) == sorted(name for name, _ in whole.named_parameters())
+        for name, one, other in zip(names, train(sharded, True), expected, strict=False):
+            made = one.full_tensor()
+            assert one.dtype == torch.float32 and not same_bits(made, made.bfloat16().float()), name
+            if not in_8_bits:
+                torch.testing.assert_close(made, other, rtol=1e-5, atol=1e-7)
+    with pytest.raises(ValueError, match="no layer of this model is sharded"):
+        parallel.sum_gradients_in_float32(plain)
+    halves = nn.Sequential(nn.Linear(8, 8, dtype=torch.bfloat16))
+    fully_shard(halves, mesh=mesh)
+    with pytest.raises(ValueError, match=r"0.weight is torch.bfloat16, to which FSDP rounds its gradient; make"):
+        parallel.sum_gradients_in_float32(halves)
+
+
 def weights_are_gathered_in_8_bits(ranks: Ranks) -> None:
     """Results have the bits of a model that is not sharded; gradients are the mean of the ranks'."""
     mesh = init_device_mesh(ranks.device, (ranks.size,))
@@ -265,9 +360,12 @@ def weights_are_gathered_in_8_bits(ranks: Ranks) -> None:
 
 CHECKS = (
     layers_in_8_bits_are_dealt,
+    layers_train_cast_and_recomputed,
+    gradients_of_dealt_weights_may_be_float32,
     grouped_layers_are_dealt,
     convolutions_are_dealt,
     checkpoints_reload_on_other_numbers_of_ranks,
     layers_are_sharded_by_fsdp,
+    gradients_under_fsdp_are_summed_in_float32,
     weights_are_gathered_in_8_bits,
 )

@@ -119,6 +119,7 @@ def main_grad_of(weight: Tensor) -> Tensor:
     if main_grad is None:
         raise RuntimeError(
             "weight has no main_grad; set weight.main_grad = torch.zeros_like(weight, dtype=torch.float32), or "
-            "accumulate_main_grad = False, as under FSDP, which reduces weight.grad alone"
+            "accumulate_main_grad = False, as under FSDP, which reduces weight.grad alone: there "
+            "cleave.torch.parallel.sum_gradients_in_float32(model) has sums in float32"
         )
     return main_grad

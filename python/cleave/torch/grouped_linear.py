@@ -32,8 +32,8 @@ class _Linear(torch.autograd.Function):
         needs_x, needs_weight, _, needs_bias, _ = ctx.needs_input_grad
         grad = grad.contiguous()
         dx = dw = db = None
-        if needs_x:
-            dx = _grouped_gemm.default(grad, _dealt.own(weight), offs)
+        if needs_x:  # under autocast forward multiplied a cast weight
+            dx = _grouped_gemm.default(grad, _dealt.own(weight).to(grad.dtype), offs)
         if needs_weight:
             dw = weight_gradient(weight, ctx.main_weight, grad, x, offs)
         if needs_bias:
@@ -127,6 +127,8 @@ class GroupedLinear(nn.Module):
     ) -> Tensor:
         """alignment, counts: groups with gaps, as in `cleave.grouped_gemm`: each begins at a multiple, or x is
         [num_groups, room, in_features]."""
+        if torch.is_autocast_enabled(x.device.type):
+            x = x.to(torch.get_autocast_dtype(x.device.type))
         weight, bias, accumulate = _dealt.own(self.weight), _dealt.own(self.bias), self.accumulate_main_grad
         if alignment is not None or counts is not None:
             return self._with_gaps(x, offs, alignment, counts)

@@ -29,13 +29,14 @@ from torch.distributed.tensor.parallel import ParallelStyle
 from .. import distributed
 from . import _gathered
 from ._sharding import operators
+from ._sharding.fsdp import sum_gradients_in_float32
 from ._sharding.layers import LAYERS, Layer
 from ._static_weights import StaticWeights
 from .dispatch import Dispatcher
 from .float8 import Float8Linear
 from .moe import MoE
 
-__all__ = ["ColwiseParallel", "ExpertParallel", "RowwiseParallel", "gather_in_8_bits"]
+__all__ = ["ColwiseParallel", "ExpertParallel", "RowwiseParallel", "gather_in_8_bits", "sum_gradients_in_float32"]
 
 
 class _Style(ParallelStyle):

@@ -104,8 +104,9 @@ void assign_interface(nb::handle fields, nb::handle array, const char* name, Ten
     if (!strides.is_none()) {
       const int64_t stride = integer(PyTuple_GetItem(strides.ptr(), i), name, "stride");
       if (stride % bytes != 0) {
-        refuse_value("{} has a stride of {} bytes, not a multiple of its {}-byte elements; pass a copy", name, stride,
-                     bytes);
+        refuse_value(
+            "{} has a stride of {} bytes, not a multiple of its {}-byte elements; pass an array whose strides are",
+            name, stride, bytes);
       }
       view.stride[i] = stride / bytes;
     }
