@@ -11,14 +11,10 @@ from __future__ import annotations
 
 import argparse
 import os
-import statistics
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
-
-# NVLink multicast stays off, whoever would use it.
-os.environ |= {"NCCL_NVLS_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1", "NVSHMEM_DISABLE_NVLS": "1"}
 
 import torch
 import torch.distributed as dist
@@ -27,10 +23,9 @@ from torch.distributed import _symmetric_memory
 
 import cleave.distributed as cd
 
-from . import distributed_report, machine
-
-ROUNDS, CALLS = 7, 10
-Call = Callable[[], Any]
+from .. import machine
+from . import report
+from .rounds import CALLS, Call, all_go_on, captured, times_of
 
 # Name, operation, N, K; K of a rank where it is dealt, N of a rank where that is.
 SHAPES = (
@@ -84,13 +79,7 @@ def _parse() -> argparse.Namespace:
 
 def _write(path: Path, rows: list[dict[str, Any]]) -> None:
     of = machine.describe(0) | {"gpus": dist.get_world_size()}
-    distributed_report.write(path, {"machine": of, "rows": rows})
-
-
-def all_go_on(own: bool) -> bool:
-    flag = torch.tensor(int(own), device="cuda")
-    dist.all_reduce(flag, dist.ReduceOp.MIN)
-    return bool(flag.item())
+    report.write(path, {"machine": of, "rows": rows})
 
 
 def _measure(operation: str, m: int, n: int, k: int) -> dict[str, Any]:
@@ -160,35 +149,6 @@ def _ways(operation: str, a: Tensor, b: Tensor, m: int) -> Iterator[tuple[str, C
             return symmetric.one_shot_all_reduce(staging, "sum", group)
 
         yield "torch mm + one-shot", one_shot
-
-
-def captured(call: Call) -> Call:
-    """CALLS of it, as one graph."""
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # NCCL's watchdog goes on
-        for _ in range(CALLS):
-            call()
-    return graph.replay
-
-
-def times_of(calls: dict[str, Call], repeats: int) -> dict[str, float]:
-    """Microseconds of each; CALLS of them are a round, by `repeats` repetitions of what is called."""
-    samples: dict[str, list[float]] = {name: [] for name in calls}
-    for _ in range(ROUNDS + 1):
-        for name, call in calls.items():
-            begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-            dist.barrier()
-            torch.cuda.synchronize()
-            begin.record()
-            for _ in range(repeats):
-                call()
-            end.record()
-            end.synchronize()
-            samples[name].append(begin.elapsed_time(end) * 1e3 / CALLS)
-    medians = torch.tensor([statistics.median(s[1:]) for s in samples.values()], device="cuda")
-    dist.all_reduce(medians, dist.ReduceOp.MAX)
-    return dict(zip(samples, medians.tolist(), strict=True))
 
 
 def _line(row: dict[str, Any]) -> str:

@@ -1,6 +1,6 @@
 """A layer of experts whose experts are dealt to the GPUs of one host: by each dispatcher, beside its products alone.
 
-    torchrun --nproc-per-node 2 -m bench.expert_parallel --out bench/results/expert_parallel.json
+    torchrun --nproc-per-node 2 -m bench.distributed.experts --out bench/results/expert_parallel.json
 
 Inference of random routing, with experts in bfloat16, and in float8 with scales of blocks, whose tokens travel in 8
 bits; ways in turn as in bench.distributed, the median on the slower rank. What waits for the host,
@@ -22,8 +22,8 @@ import torch.distributed as dist
 import cleave.distributed as cd
 from cleave.torch import MoE, W8A8Experts
 
-from . import machine, report, tables
-from .distributed import all_go_on, captured, times_of
+from .. import machine, report, tables
+from .rounds import all_go_on, captured, times_of
 
 
 class Layer(NamedTuple):
@@ -46,7 +46,7 @@ MOST_OFF = 0.02  # of the largest magnitude: what the order of sums may change i
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench.expert_parallel", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench.distributed.experts", description=__doc__)
     parser.add_argument("--out", type=Path, metavar="FILE", help="results as JSON")
     parser.add_argument("--seconds", type=float, default=600, metavar="S")
     parser.add_argument("--tokens", type=int, nargs="+", default=TOKENS, metavar="N", help="of a rank")

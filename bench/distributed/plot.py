@@ -1,7 +1,7 @@
 """A picture of what bench.distributed measured: a panel for each operation at local sizes of TP8 and TP2, over tokens;
 how many times as fast as NCCL behind the better product, and, dotted, how many times it could be.
 
-python -m bench.distributed_plot bench/results/distributed.json build/plots/distributed.svg     # needs matplotlib
+python -m bench.distributed.plot bench/results/distributed.json build/plots/distributed.svg     # needs matplotlib
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from . import distributed_report, report
+from .. import report
+from .report import gains
 
 
 def write(path: Path, result: dict[str, Any]) -> None:
@@ -23,8 +24,8 @@ def write(path: Path, result: dict[str, Any]) -> None:
     from matplotlib.figure import Figure
 
     of = result["machine"]
-    gains = distributed_report.gains(result["rows"], of["gpus"])
-    panels = [(key, list(found)) for key, found in groupby(gains, lambda gain: (gain.operation, gain.case))]
+    shown = gains(result["rows"], of["gpus"])
+    panels = [(key, list(found)) for key, found in groupby(shown, lambda gain: (gain.operation, gain.case))]
     width = min(4, len(panels))
     height = -(-len(panels) // width)
     figure = Figure(figsize=(3.6 * width, 3 * height), layout="constrained")

@@ -1,6 +1,6 @@
 """What bench.unseen measured, as files: its rows, those that are behind, and a line per job.
 
-python -m bench.unseen_report bench/results/unseen.json    # writes the report anew
+python -m bench.unseen.report bench/results/unseen.json    # writes the report anew
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from . import report, tables
+from .. import report, tables
 
 # Rows at this or above count as level with the peer.
 NEAR = 0.97

@@ -1,5 +1,5 @@
 """What calls over ranks add to their products, fitted to what bench.distributed measured on two GPUs, and what that
-says of more: python -m bench.distributed_fit FILE [MODEL]
+says of more: python -m bench.distributed.fit FILE [MODEL]
 
 Times in graphs. What is moved before or behind its product takes a constant, a part for the root of its bytes and one
 for its bytes: MODEL, cleave/_cost_over_ranks.py, which this writes anew. What is moved in halves while others are made
@@ -23,7 +23,7 @@ import cleave
 from cleave import _cost_over_ranks as _cost
 from cleave.distributed import _transports
 
-from . import report
+from .. import report
 
 COST = Path(_cost.__file__)
 PROJECTED = 8

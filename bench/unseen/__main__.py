@@ -22,12 +22,13 @@ import torch
 import cleave
 from cleave import _core
 
-from . import machine, peers, unseen_report
-from .between import Between, medians
-from .jobs.every import EVERY_JOB, AnyJob, Shape
-from .operand_sets import OperandSets, sets_for
+from .. import machine, peers
+from ..between import Between, medians
+from ..jobs.every import EVERY_JOB, AnyJob, Shape
+from ..operand_sets import OperandSets, sets_for
+from . import report
 
-JUDGED = ",".join(unseen_report.TITLES)
+JUDGED = ",".join(report.TITLES)
 # Results that differ by more than this share of D's norm are other products.
 SAME = 0.05
 
@@ -53,9 +54,9 @@ def main(argv: list[str] | None = None) -> int:
         for shape in drawn[job.name]:
             if time.monotonic() < deadline and (row := measure(job, shape, found, sets, between, arguments.rounds)):
                 rows.append(row)
-        print(unseen_report.line(rows, job.name), flush=True)
+        print(report.line(rows, job.name), flush=True)
     notes = [f"Without {peer}: {why.rstrip('.')}." for peer, why in missing.items()]
-    unseen_report.write(arguments.out, arguments.part, machine.describe(0), rows, notes)
+    report.write(arguments.out, arguments.part, machine.describe(0), rows, notes)
     return 0 if all(row["same"] for row in rows) else 1
 
 

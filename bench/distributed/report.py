@@ -1,6 +1,6 @@
 """What bench.distributed measured, as files: its rows, and a table that follows from them.
 
-python -m bench.distributed_report bench/results/distributed.json    # writes the table anew
+python -m bench.distributed.report bench/results/distributed.json    # writes the table anew
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from cleave import _cost_over_ranks as _cost
 
-from . import report, tables
+from .. import report, tables
 
 
 class Gain(NamedTuple):

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from . import unseen_report
+from . import report
 
 LEFT, WIDTH, ROW, TOP = 250, 390, 26, 30  # of the plot, in pixels; names stand on its left
 LEAST, MOST = 1 / 4, 4.0  # of the axis; what lies beyond stands at its end
@@ -24,7 +24,7 @@ def place(ratio: float) -> float:
 
 
 def picture(result: dict[str, Any]) -> str:
-    found = {job: unseen_report.spread_of(result["rows"], job) for job in unseen_report.jobs_of(result["rows"])}
+    found = {job: report.spread_of(result["rows"], job) for job in report.jobs_of(result["rows"])}
     jobs = {job: spread for job, spread in found.items() if spread}
     height = TOP + ROW * len(jobs) + 36
     bottom = height - 36
@@ -41,7 +41,7 @@ def picture(result: dict[str, Any]) -> str:
     for x, anchor, words in ((place(1) - 8, "end", "slower than the best peer"), (place(1) + 8, "start", "faster")):
         lines.append(f'  <text x="{x}" y="{TOP - 14}" text-anchor="{anchor}" fill="#555555">{words}</text>')
     for row, (job, spread) in enumerate(jobs.items()):
-        lines += _row(unseen_report.TITLES.get(job, job), spread, TOP + ROW * row + ROW // 2)
+        lines += _row(report.TITLES.get(job, job), spread, TOP + ROW * row + ROW // 2)
     lines.append(
         f'  <text x="{LEFT + WIDTH}" y="{bottom + 30}" text-anchor="end" fill="#555555">'
         "the best peer's time over Cleave's; the line is the geometric mean</text>"
@@ -49,10 +49,10 @@ def picture(result: dict[str, Any]) -> str:
     return "\n".join([*lines, "</svg>"]) + "\n"
 
 
-def _row(title: str, spread: unseen_report.Spread, y: int) -> Iterator[str]:
+def _row(title: str, spread: report.Spread, y: int) -> Iterator[str]:
     yield f'  <text x="{LEFT - 12}" y="{y + 4}" text-anchor="end">{title}</text>'
     for ratio in spread.ratios:
-        colour = AHEAD if ratio >= unseen_report.NEAR else BEHIND
+        colour = AHEAD if ratio >= report.NEAR else BEHIND
         yield f'  <circle cx="{place(ratio)}" cy="{y}" r="3.5" fill="{colour}" fill-opacity="0.55"/>'
     mean = place(spread.geomean)
     yield f'  <path stroke="#111111" stroke-width="2" d="M{mean} {y - 8}V{y + 8}"/>'
