@@ -519,6 +519,13 @@ def refusals_name_argument_value_and_remedy(ranks: Ranks) -> None:
         (lambda: cd.gemm_all_reduce(a, b, transport="mpi"), ValueError, "transport is 'mpi', but group"),
         (lambda: cd.all_gather_gemm(a, b, rows=9), ValueError, "a has 8 rows on rank .*torch.chunk would deal"),
         (lambda: cd.all_gather_scaled_gemm(q, q.t(), one.expand(3), one), ValueError, r"scale_a is \[3\]; it must"),
+        (lambda: cd.gemm_all_reduce(a.double(), b.double()), TypeError, "a is torch.float64; it must be torch.float16"),
+        (
+            lambda: cd.gemm_all_reduce(a, b, bias=torch.zeros(24, device="meta")),
+            ValueError,
+            f"a is on {a.device} and bias on meta; move one",
+        ),
+        (lambda: cd.explain("gemm_all_reduce", -1, 8), ValueError, "m is -1 and n is 8; they must be 0 or more"),
         (lambda: cd.explain("gemm", 8, 8), ValueError, "operation is 'gemm'; it must be one of all_gather_gemm"),
     ]
     for call, error, match in cases:
@@ -677,6 +684,15 @@ def styles_are_the_layers_of_one_rank(ranks: Ranks) -> None:
         row = parallel.RowwiseParallel(output_layouts=Shard(0))
         with pytest.raises(ValueError, match=r"dimension 0 has 1 elements for . ranks; pad"):
             parallelize_module(nn.Linear(hidden, 4).to(ranks.device), mesh, row)(ranks.draw(1, 8))
+    for features in (8 * ranks.size + 1, 1):  # dealt unevenly; some ranks have none
+        whole = nn.Linear(16, features).to(ranks.device)
+        column = parallel.ColwiseParallel(output_layouts=Replicate(), use_local_output=False)
+        x = ranks.draw(4, 16)
+        made = parallelize_module(copy.deepcopy(whole), mesh, column)(x)
+        assert made.shape == (4, features)
+        torch.testing.assert_close(made.to_local(), whole(x), rtol=1e-4, atol=1e-5)
+    with pytest.raises(ValueError, match=r"a layout is S.*\(.*5\), but x has 2 dimensions"):
+        parallelize_module(whole, mesh, parallel.ColwiseParallel(input_layouts=Shard(5)))(x)
     with pytest.raises(NotImplementedError, match=r"Conv3d, but the module is Embedding; use torch"):
         parallelize_module(nn.Embedding(4, 4), mesh, parallel.ColwiseParallel())
     with pytest.raises(ValueError, match=r"output_layouts is P.*; it must be Replicate"):

@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from ..torch._operators import autocast
-from ..torch._operators.fake import default_dtype
+from ..torch._operators.fake import check_devices, default_dtype
 from . import _gathers, _gradients, _moe_operators, _sums
 from ._peers import peers_of
 
@@ -100,6 +100,15 @@ def _fake_rows(x: Tensor, group_name: str, **options: Any) -> Tensor:
     return x.new_empty(_rows_of(x, options.get("rows"), group_name), *x.shape[1:])
 
 
+def _of_one_device(name: str, fake: Callable[..., Any]) -> Callable[..., Any]:
+    def checked(*arguments: Any, **options: Any) -> Any:
+        schema = getattr(torch.ops.cleave, name).default._schema
+        check_devices({given.name: x for given, x in zip(schema.arguments, arguments, strict=False)})
+        return fake(*arguments, **options)
+
+    return checked
+
+
 _FAKES = {
     "gemm_all_reduce": _fake_sum(scatter=False, scaled=False),
     "gemm_reduce_scatter": _fake_sum(scatter=True, scaled=False),
@@ -119,7 +128,8 @@ _AUTOCAST = ("gemm_all_reduce", "gemm_reduce_scatter", "all_gather_gemm")
 def register() -> None:
     if not dist.is_available():
         raise ImportError("this torch is built without torch.distributed; products over ranks need it")
-    _register(SCHEMAS, IMPLEMENTATIONS, _FAKES, _gradients.GRADIENTS)
+    fakes = {name: _of_one_device(name, fake) for name, fake in _FAKES.items()}
+    _register(SCHEMAS, IMPLEMENTATIONS, fakes, _gradients.GRADIENTS)
     moe = _moe_operators
     _register(moe.SCHEMAS, moe.IMPLEMENTATIONS, moe.FAKES, moe.GRADIENTS)
     autocast.register(_AUTOCAST)

@@ -48,6 +48,10 @@ class Layer(ABC):
     @abstractmethod
     def rows(self, module: nn.Module, ranks: int) -> Placements: ...
 
+    def count(self, module: Any) -> int:
+        """Its output features, on all ranks."""
+        return module.weight.shape[0]
+
     def own(self, name: str, part: Tensor) -> Tensor:
         """A parameter's part, in the order of memory that it is multiplied in."""
         return part
@@ -141,6 +145,9 @@ class W8A8(_Flat):
 
 class Grouped(Layer):
     """x is [tokens, features], sorted by group, and offs are all tokens'."""
+
+    def count(self, module: GroupedLinear) -> int:
+        return module.out_features
 
     def columns(self, module: nn.Module, ranks: int) -> Placements:
         return {"weight": Shard(1), "bias": Shard(1)}
