@@ -42,7 +42,10 @@ Args:
         activation, function, bias and c may come first; D is row-major, and N must not be grouped.
         scale is float32, of D's shape with ceil(N / 128) columns, ready to be the next product's
         `scale_a`; it is 0 for rows of no group where these are zeroed. The product's own kernel
-        quantises, or a second one where the planner expects that to be faster.
+        quantises, or a second one where the planner expects that to be faster. "row" finds one scale
+        for each row of D, float32 [M, 1], by two kernels on the current stream: this product, in
+        bfloat16 (for int8 in float32), and `quantize`. It is for a D that is a matrix, in groups of rows,
+        too, where rows of no group become 0; plans do not have it.
     scale_out: where the scales are written: that shape, any strides.
     scale_major: memory order of scales that are allocated: "k", or "mn" to make the rows of a column
         neighbours, as in `quantize`.
@@ -145,8 +148,7 @@ Args:
         activation, int32. Defaults to bfloat16, and to int32 for unscaled int8.
     scale_d: float32, one value. An 8-bit D is stored as D * (1 / scale_d), rounded to nearest (ties
         to even) and saturated; without scale_d as D.
-    out_scale: "block_1x128" as in `gemm`, or "row": one scale per row of D, float32 [M, 1]. "row" is
-        two kernels on the current stream, this product and `quantize`, and serves matrices only.
+    out_scale: "block_1x128" or "row" as in `gemm`.
     amax: float32, one value, raised to the largest |D| (before scale_d). Zero it to start anew.
     azp_adj: int32 [N], contiguous: subtracted from the sums of int8 operands before any scaling. If a
         has one zero point, pass that times the sums of b's columns.
@@ -356,6 +358,8 @@ Args:
         any strides. Neither may overlap any other array.
     scale_major: memory order of scales that are allocated: "k", or "mn" to make the rows of a column
         neighbours, as torch and DeepGEMM want for 1x128.
+    use_ue8m0: round the scales of block_1x128 up to powers of two, as the UE8M0 format stores them; not
+        with scale, norm, smooth or transpose.
     stream: as in `gemm`; defaults to the current stream of x's framework.
 
 Returns:

@@ -1,6 +1,7 @@
 #include "product.h"
 
 #include "check_offsets.h"
+#include "quantized_rows.h"
 
 namespace nb = nanobind;
 
@@ -38,8 +39,10 @@ PlanOptions parse_plan_options(const ProductArguments& arguments) {
 
 nb::object multiply(const GemmInputs& inputs, const ProductArguments& arguments, const CallArguments& call,
                     const GemmOptions& form) {
+  const GemmOptions options = parse_options(arguments, form);
+  if (options.out_scale == Granularity::row) return multiply_and_quantize_rows(inputs, arguments, call, form);
   TensorReader reader(call.get<arg::Stream>());
-  GemmOperands operands(inputs, reader, parse_options(arguments, form));
+  GemmOperands operands(inputs, reader, options);
   set_scalars(call, operands);
   bool check = false;
   call.read<arg::CheckOffsets>(check);

@@ -69,9 +69,9 @@ void bind_quantize(nb::module_& m) {
         "range.");
 
   using Positional = List<arg::X, arg::QuantizedDtype, arg::Granularity>;
-  using Options =
-      List<arg::Scale, arg::Zero, arg::Smooth, arg::QuantizedNorm, arg::Residual, arg::ResidualOut, arg::NormedOut,
-           arg::Symmetric, arg::Transpose, arg::Offs, arg::Out, arg::ScaleOut, arg::ScaleMajor, arg::Stream>;
+  using Options = List<arg::Scale, arg::Zero, arg::Smooth, arg::QuantizedNorm, arg::Residual, arg::ResidualOut,
+                       arg::NormedOut, arg::Symmetric, arg::Transpose, arg::Offs, arg::Out, arg::ScaleOut,
+                       arg::ScaleMajor, arg::UseUe8m0, arg::Stream>;
   define(m, "quantize", Positional(), Options(), "tuple[Array, ...]", kQuantizeDoc,
          [](const auto& call) { return quantize(call, call.template get<arg::Stream>()); });
   define(m, "plan_quantize", Positional(), Without<Options, List<arg::Stream>>(), "QuantizePlan", kPlanQuantizeDoc,

@@ -19,7 +19,8 @@ from torch import Tensor
 from ..._core import EpilogueFunction
 from ..._epilogue import BoundEpilogue, Epilogue
 from ..._epilogue.derivative import derivative
-from ..._epilogue.graph import SUM, Graph, gradient_of, needed, parse, reads_sums
+from ..._epilogue.graph import SUM, Graph, gradient_of, needed, parse
+from ..._epilogue.saved import reads_sums
 from ..._epilogue.values import Known, evaluate, join, split
 from .sum_to import sum_to
 
