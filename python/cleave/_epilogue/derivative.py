@@ -60,6 +60,9 @@ class _Backward:
         return name
 
 
+_LARGEST = "3.4028234663852886e+38"  # of float32
+
+
 def _nothing(*_: object) -> None:
     """Comparisons and their like pass no gradient on."""
 
@@ -121,8 +124,9 @@ def _absolute(apply, g, r, x):
 
 
 def _exp(apply, g, r, x):
-    """Zero of what has no gradient, even where exp has overflowed: 1 / (1 + exp(-x))."""
-    return apply("where", apply("equal", g, "0"), "0", apply("multiply", g, r))
+    """Finite even where exp has overflowed, so that no gradient stays none: 1 / (1 + exp(-x)). No choice by g, in which
+    the rule is linear: tangents are made of its transpose at 0."""
+    return apply("multiply", g, apply("minimum", r, _LARGEST))
 
 
 def _rsqrt(apply, g, r, x):
