@@ -376,8 +376,10 @@ void set_plan_options(const PlanOptions& options, GemmProblem& problem) {
 
 void check_out_scale(Granularity granularity) {
   if (granularity == Granularity::block_1x128) return;
-  refuse_value("out_scale is {}; it must be \"block_1x128\", or, for scaled_gemm alone, \"row\"",
-               to_string(granularity));
+  refuse_value(
+      "out_scale is {}; it must be \"block_1x128\", or, where cleave.gemm, scaled_gemm or grouped_gemm is called, "
+      "\"row\"",
+      to_string(granularity));
 }
 
 GemmCall make_call(const GemmTensors& tensors, const GemmOptions& options) {
