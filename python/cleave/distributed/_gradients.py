@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .._epilogue.activations import keeps_result
 from ..torch._operators import activations, autograd, epilogue
 from ..torch._operators.sum_to import sum_to
 
@@ -56,7 +57,7 @@ def gathered_again(kept: Tensor | None, a: Tensor, group_name: str, **options: A
 def _save_sum(ctx: Any, inputs: tuple[Any, ...], keyword_only_inputs: dict[str, Any], output: Tensor) -> None:
     a, b, ctx.group_name, bias, c = inputs
     ctx.options = keyword_only_inputs
-    ctx.save_for_backward(a, b, bias, c, output if activations.keeps_result(ctx.options["activation"]) else None)
+    ctx.save_for_backward(a, b, bias, c, output if keeps_result(ctx.options["activation"]) else None)
 
 
 Operands = tuple[Tensor, Tensor, Tensor | None, Tensor | None]
@@ -116,7 +117,7 @@ def _save_gather(
     ctx.mark_non_differentiable(gathered)
     ctx.set_materialize_grads(False)
     kept = gathered if ctx.options["save_gathered"] else None
-    ctx.save_for_backward(a, b, bias, kept, d if activations.keeps_result(ctx.options["activation"]) else None)
+    ctx.save_for_backward(a, b, bias, kept, d if keeps_result(ctx.options["activation"]) else None)
 
 
 def _backward_gather(ctx: Any, grad: Tensor | None, _: Any) -> tuple[Tensor | None, ...]:
