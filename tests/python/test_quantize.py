@@ -241,6 +241,11 @@ BAD: dict[str, tuple[dict[str, Any], type[Exception], tuple[str, ...]]] = {
     "x is int8": ({"x": np.ones((4, 8), np.int8)}, TypeError, ("x is int8",)),
     "x is transposed": ({"x": X.T}, ValueError, ("x has strides (1, 256)", "contiguous")),
     "x skips columns": ({"x": X[:, ::2]}, ValueError, ("x has strides (256, 2)",)),
+    "out skips columns": (
+        {"out": np.empty((len(X), 2 * X.shape[1]), np.int8)[:, ::2]},
+        ValueError,
+        ("out has strides (512, 2)", "Pass a contiguous out, and copy the result from it"),
+    ),
     "x runs backwards": ({"x": X[::-1]}, ValueError, ("x.stride_row is -256",)),
     "dtype is float16": ({"dtype": "float16"}, TypeError, ("dtype is float16", "float8_e5m2")),
     "dtype is unknown": ({"dtype": "int9"}, TypeError, ("dtype is int9",)),

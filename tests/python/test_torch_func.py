@@ -102,6 +102,26 @@ def test_transforms_of_transforms(name: str, product: Function) -> None:
     close(*(NESTED[name](f)(*(x.clone() for x in xs)) for f in (product, plain)), rtol=1e-4, atol=1e-5)
 
 
+CURVES = ["exp", "log", "sqrt", "rsqrt", "tanh", "erf", "sigmoid"]
+
+
+@pytest.mark.parametrize("name", [*CURVES, "silu", "gelu", "relu"])
+@pytest.mark.parametrize("transform", [dual, lambda f: hessian(of_sum(f))], ids=["tangents", "hessian"])
+def test_forward_mode_of_every_curve(transform: Callable[[Function], Function], name: str) -> None:
+    """Tangents are made of the transpose of the backward pass at a gradient of 0, where no rule may choose by it."""
+
+    @cleave.epilogue
+    def curve(acc):
+        return getattr(cleave, name)(acc)
+
+    a, b = torch.rand(4, 8) + 0.5, torch.rand(8, 3)
+    same = getattr(torch if name in CURVES else torch.nn.functional, name)
+    expected = transform(lambda a: same(a @ b))(a)
+    close(transform(lambda a: cleave.torch.gemm(a, b, epilogue=curve))(a), expected, rtol=1e-4, atol=1e-5)
+    if name not in CURVES:
+        close(transform(lambda a: gemm(a, b, activation=name))(a), expected, rtol=1e-4, atol=1e-5)
+
+
 AXES = [
     (0, None, None, None), (1, None, None, None), (None, 0, None, None), (2, 2, None, None), (0, 0, None, None),
     (0, None, None, 1), (0, 0, None, 0), (0, None, 0, None), (None, None, 1, 0),

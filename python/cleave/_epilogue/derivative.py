@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from .graph import SUMS, Graph, parse
+from .graph import SUMS, Graph, needed, parse, reads_sums
 
 
 @lru_cache(maxsize=256)
@@ -21,6 +21,20 @@ def derivative(text: str, grads: tuple[str, ...]) -> Graph:
 def has_derivative(graph: Graph, output: str) -> bool:
     """The largest magnitude has none: it would be that of one element, or of any among equals."""
     return output not in graph.reductions or graph.reductions[output][0] != "absmax"
+
+
+@lru_cache(maxsize=256)
+def saved_outputs(text: str, differentiable: tuple[str, ...]) -> tuple[str, ...]:
+    """The outputs that are worth saving: with their values no derivative needs the product again."""
+    forward = parse(text)
+    graph = derivative(text, tuple(name for name in forward.outputs if has_derivative(forward, name)))
+    wanted = [value for name, (_, value) in graph.outputs.items() if name in differentiable]
+    if not reads_sums(graph, wanted, {}):
+        return ()
+    whole = {name: output for name, output in forward.outputs.items() if name not in forward.reductions}
+    stored = {value: name for name, (dtype, value) in whole.items() if dtype in _SAVED_TYPES}
+    read = needed(graph, wanted, stored)
+    return () if reads_sums(graph, wanted, stored) else tuple(stored[value] for value in stored if value in read)
 
 
 class _Backward:
@@ -58,6 +72,9 @@ class _Backward:
         name = f"%{len(self._values)}"
         self._values[name] = (operation, *operands)
         return name
+
+
+_LARGEST = "3.4028234663852886e+38"  # of float32
 
 
 def _nothing(*_: object) -> None:
@@ -121,8 +138,9 @@ def _absolute(apply, g, r, x):
 
 
 def _exp(apply, g, r, x):
-    """Zero of what has no gradient, even where exp has overflowed: 1 / (1 + exp(-x))."""
-    return apply("where", apply("equal", g, "0"), "0", apply("multiply", g, r))
+    """Finite even where exp has overflowed, so that no gradient stays none: 1 / (1 + exp(-x)). No choice by g, in which
+    the rule is linear: tangents are made of its transpose at 0."""
+    return apply("multiply", g, apply("minimum", r, _LARGEST))
 
 
 def _rsqrt(apply, g, r, x):
@@ -166,3 +184,5 @@ _RULES = {
     "relu": _of_one(lambda apply, g, r, x: apply("where", apply("less_equal", r, "0"), "0", g)),
     "to": _of_one(lambda apply, g, r, x: g),  # any dtype; as torch: the gradient passes
 }
+
+_SAVED_TYPES = (None, "float16", "bfloat16", "float32")

@@ -38,7 +38,10 @@ class Epilogue:
         self.text = self.function.text
         self._backward = ""
 
-    def __call__(self, **inputs: Any) -> BoundEpilogue:
+    def __call__(self, *positional: Any, **inputs: Any) -> BoundEpilogue:
+        if positional:
+            named = ", ".join(f"{name}=..." for name in self._inputs)
+            raise TypeError(f"{self.__name__}() takes its inputs by name: {self.__name__}({named})")
         try:
             values = tuple([inputs.pop(name) if name in inputs else self._defaults[name] for name in self._inputs])
         except KeyError as missing:

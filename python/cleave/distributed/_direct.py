@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._C import _is_any_autocast_enabled
 from torch._C._functorch import peek_interpreter_stack
 from torch.autograd import _profiler_enabled
 from torch.overrides import _get_current_function_mode
@@ -22,8 +23,8 @@ _PLAIN_OPTIONS = (str, torch.dtype, bool, int, type(None))
 def call(name: str, *arguments: Any, only: dict[str, Any] | None = None, **options: Any) -> Any:
     """torch.ops.cleave's operator of that name, or, where it makes no difference, its implementation at once.
 
-    It makes one to gradients, to torch.compile, export and fakes, to modes, subclasses and transforms, and to the
-    profiler. Options that the schema does not have, and tensors among them, go by the operator, too. only: what the
+    It makes one to gradients, to torch.compile, export and fakes, to modes, subclasses and transforms, to autocast and
+    the profiler. Options that the schema does not have, and tensors among them, go by the operator, too. only: what the
     implementation alone is told.
     """
     if torch.compiler.is_compiling() or _is_watched(arguments) or (options and not _are_plain(name, options)):
@@ -55,4 +56,5 @@ def _is_watched(arguments: tuple[Any, ...]) -> bool:
         or _get_current_function_mode() is not None
         or peek_interpreter_stack() is not None
         or _profiler_enabled()
+        or _is_any_autocast_enabled()
     )

@@ -24,6 +24,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..._epilogue.activations import keeps_result
 from . import activations, autograd, epilogue
 from .channels_last import channels_last, packed
 from .sum_to import sum_to
@@ -110,7 +111,7 @@ def _save(
     ctx.options = {"activation": "none", "alpha": 1.0, "beta": None} | (keyword_only_inputs or {})
     ctx.geometry = tuple(given[name] for name in GEOMETRY)
     ctx.size = given.get(operator.made)
-    kept = output if activations.keeps_result(ctx.options["activation"]) else None
+    kept = output if keeps_result(ctx.options["activation"]) else None
     ctx.save_for_backward(first, second, given.get("bias"), given["c"], kept)
 
 

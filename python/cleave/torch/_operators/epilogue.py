@@ -18,9 +18,9 @@ from torch import Tensor
 
 from ..._core import EpilogueFunction
 from ..._epilogue import BoundEpilogue, Epilogue
-from ..._epilogue.derivative import derivative, has_derivative
-from ..._epilogue.graph import SUM, SUMS, Graph, gradient_of, parse
-from ..._epilogue.values import Known, evaluate, join, needed, split
+from ..._epilogue.derivative import derivative
+from ..._epilogue.graph import SUM, Graph, gradient_of, needed, parse, reads_sums
+from ..._epilogue.values import Known, evaluate, join, split
 from .sum_to import sum_to
 
 _MOST_INPUTS, MOST_OUTPUTS = 8, 3  # of Cleave's functions
@@ -168,25 +168,6 @@ class Gradients:
         return sum_to(grad, shape[max(0, len(shape) - grad.dim()) :], x.dtype).reshape(x.shape)
 
 
-@lru_cache(maxsize=256)
-def saved_outputs(text: str, differentiable: tuple[str, ...]) -> tuple[str, ...]:
-    """The outputs that are worth saving: with their values no derivative needs the product again."""
-    forward = parse(text)
-    graph = derivative(text, tuple(name for name in forward.outputs if has_derivative(forward, name)))
-    wanted = [value for name, (_, value) in graph.outputs.items() if name in differentiable]
-    if not reads_sums(graph, wanted, {}):
-        return ()
-    whole = {name: output for name, output in forward.outputs.items() if name not in forward.reductions}
-    stored = {value: name for name, (dtype, value) in whole.items() if dtype in _SAVED_TYPES}
-    read = needed(graph, wanted, stored)
-    return () if reads_sums(graph, wanted, stored) else tuple(stored[value] for value in stored if value in read)
-
-
-def reads_sums(graph: Graph, wanted: Iterable[str], known: Mapping[str, Any]) -> bool:
-    """Whether these values are made of sums that are not known."""
-    return not needed(graph, wanted, known).difference(known).isdisjoint(SUMS)
-
-
 def _take_gate(gate: str, values: dict[str, tuple[str, ...]], outputs: dict[str, tuple[str | None, str]]) -> None:
     """Has a derivative that reads neither sum depend on one of them, `gate`, all the same: without, it would be a
     function of each of b's columns, and not of two."""
@@ -194,9 +175,6 @@ def _take_gate(gate: str, values: dict[str, tuple[str, ...]], outputs: dict[str,
     values["%any"] = ("equal", gate, gate)
     values["%first"] = ("where", "%any", value, value)
     outputs[first] = (dtype, "%first")
-
-
-_SAVED_TYPES = (None, "float16", "bfloat16", "float32")
 
 
 @lru_cache(maxsize=256)
