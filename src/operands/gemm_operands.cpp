@@ -112,6 +112,7 @@ class Builder {
     p_.k = a_.columns();
     p_.a = layout_of(a_, "a");
     p_.b = layout_of(b_, "b");
+    if (p_.groups.apart) p_.b.stride_row = 1, p_.b.stride_col = p_.k;  // of nothing, too, which would be row-major
     p_.device = a_.device;
     arguments_.a = a_.data;
     arguments_.b = b_.data;

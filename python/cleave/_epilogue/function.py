@@ -15,6 +15,7 @@ from .graph import SUM, SUMS, gradient_of, parse
 from .inputs import SHAPES, InputShape, scalar
 from .value import Trace, Value
 
+# So that modules which hold one are copied and saved.
 copyreg.pickle(EpilogueFunction, lambda function: (EpilogueFunction, (function.text,)))
 
 
