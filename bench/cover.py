@@ -29,7 +29,7 @@ from .jobs.conv import ConvJob
 from .jobs.every import AnyJob, Shape
 from .measured_pairs import MEASURED, hash_of_weights, read_jobs
 
-TABLE = Path(__file__).parent.parent / "src/plan/covering/h200.txt"
+TABLE = Path(__file__).parent.parent / "src/plan/measured/covering/h200.txt"
 SIZE = 24
 SIZES = (8, 12, 16, 20, 24, 32, 48)
 FOLDS = 8
@@ -178,7 +178,7 @@ def table(sets: dict[str, list[str]]) -> str:
     return HEAD + "".join(f"{job} | {kernel}\n" for job, kernels in sets.items() for kernel in kernels)
 
 
-HEAD = """# Written by python -m bench.cover: few kernels of each job that serve all of its shapes (plan/covering.h).
+HEAD = """# Written by python -m bench.cover: few kernels of each job that serve all of its shapes (measured/covering.h).
 # Slices of parallel and stream_k are a launch's to say.
 """
 

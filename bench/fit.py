@@ -25,7 +25,7 @@ from . import forest
 from .forest import Growth
 from .measured_pairs import MEASURED, hash_of_weights, read_jobs
 
-FITTED = Path(__file__).parent.parent / "src/plan/fitted"
+FITTED = Path(__file__).parent.parent / "src/plan/cost/fitted"
 FOLDS = 5
 KINDS = ("k_major", "strips", "eight", "promoted", "conv", "grouped")
 CONSTANTS = 4  # of KINDS have constants to fit, the others only trees

@@ -1,4 +1,4 @@
-"""Boosted regression trees for what the planner's model leaves (src/plan/product_residual.h), grown by LightGBM."""
+"""Boosted regression trees for what the planner's model leaves (plan/cost/product_residual.h), grown by LightGBM."""
 
 from __future__ import annotations
 

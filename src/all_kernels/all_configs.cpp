@@ -5,7 +5,7 @@
 #include "all_kernels/typical_problems.h"
 #include "base/enumerators.h"
 #include "plan/catalogue.h"
-#include "plan/direct_choice.h"
+#include "plan/direct/choice.h"
 
 namespace cleave {
 namespace {

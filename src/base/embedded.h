@@ -15,10 +15,10 @@ struct EmbeddedFile {
 /// NVRTC gets them in memory and needs no include path.
 std::span<const EmbeddedFile> embedded_headers();
 
-/// The measured winners that ship with the library, in the form of plan/tuned.h: "h100.txt".
+/// The measured winners that ship with the library, in the form of plan/measured/tuned.h: "h100.txt".
 std::span<const EmbeddedFile> shipped_tuned_tables();
 
-/// The covering sets that ship, in the form of plan/covering.h: "h200.txt".
+/// The covering sets that ship, in the form of plan/measured/covering.h: "h200.txt".
 std::span<const EmbeddedFile> covering_tables();
 
 // What emitted projects are made of.

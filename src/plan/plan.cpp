@@ -10,10 +10,10 @@
 #include "plan/catalogue.h"
 #include "plan/gpu_plan.h"
 #include "plan/make_plan.h"
+#include "plan/measured/shape_log.h"
+#include "plan/measured/tuned.h"
 #include "plan/parts_plan.h"
 #include "plan/prepared.h"
-#include "plan/shape_log.h"
-#include "plan/tuned.h"
 #include "problem/cached_plan.h"
 #include "problem/problem.h"
 

@@ -19,7 +19,7 @@
 #include "expect_no_spills.h"
 #include "jit/source.h"
 #include "plan/catalogue.h"
-#include "plan/direct_choice.h"
+#include "plan/direct/choice.h"
 #include "plan/spec.h"
 
 namespace cleave {

@@ -13,7 +13,7 @@
 #include "cleave/device.h"
 #include "cleave/memory/descriptor.h"
 #include "plan/catalogue.h"
-#include "plan/product_cost.h"
+#include "plan/cost/product_cost.h"
 
 namespace cleave {
 namespace {

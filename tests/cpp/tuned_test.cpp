@@ -6,8 +6,8 @@
 #include "base/embedded.h"
 #include "cleave/device.h"
 #include "plan/catalogue.h"
-#include "plan/tuned.h"
-#include "plan/tuned_file.h"
+#include "plan/measured/tuned.h"
+#include "plan/measured/tuned_file.h"
 
 namespace cleave {
 namespace {

@@ -18,8 +18,8 @@
 #include "module/bindings.h"
 #include "module/errors.h"
 #include "plan/gpu_plan.h"
+#include "plan/measured/tuned.h"
 #include "plan/model_device.h"
-#include "plan/tuned.h"
 #include "plans/plan_object.h"
 #include "runtime/kernel_cache.h"
 

@@ -1,31 +1,31 @@
-// What `python -m bench.fit` writes as text, below plan/fitted, as arrays.
-#include "plan/product_constants.h"
-#include "plan/product_residual.h"
+// What `python -m bench.fit` writes as text, below plan/cost/fitted, as arrays.
+#include "plan/cost/product_constants.h"
+#include "plan/cost/product_residual.h"
 
 namespace cleave {
 namespace {
 
 constexpr ProductConstants kConstants[kMainloopKinds] = {
-#include "plan/fitted/constants.txt"
+#include "plan/cost/fitted/constants.txt"
 };
 
 constexpr TreeNode kKMajor[] = {
-#include "plan/fitted/trees_k_major.txt"
+#include "plan/cost/fitted/trees_k_major.txt"
 };
 constexpr TreeNode kStrips[] = {
-#include "plan/fitted/trees_strips.txt"
+#include "plan/cost/fitted/trees_strips.txt"
 };
 constexpr TreeNode kEight[] = {
-#include "plan/fitted/trees_eight.txt"
+#include "plan/cost/fitted/trees_eight.txt"
 };
 constexpr TreeNode kPromoted[] = {
-#include "plan/fitted/trees_promoted.txt"
+#include "plan/cost/fitted/trees_promoted.txt"
 };
 constexpr TreeNode kConv[] = {
-#include "plan/fitted/trees_conv.txt"
+#include "plan/cost/fitted/trees_conv.txt"
 };
 constexpr TreeNode kGrouped[] = {
-#include "plan/fitted/trees_grouped.txt"
+#include "plan/cost/fitted/trees_grouped.txt"
 };
 
 }  // namespace

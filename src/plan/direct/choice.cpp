@@ -1,15 +1,15 @@
-#include "plan/direct_choice.h"
+#include "plan/direct/choice.h"
 
 #include <algorithm>
 
 #include "cleave/config/smem_plan.h"
 #include "cleave/conv.h"
 #include "cleave/epilogue.h"
-#include "plan/direct_kernels.h"
-#include "plan/direct_shift_choice.h"
-#include "plan/direct_spread_choice.h"
-#include "plan/direct_wgrad_choice.h"
-#include "plan/direct_windows_choice.h"
+#include "plan/direct/kernels.h"
+#include "plan/direct/shift.h"
+#include "plan/direct/spread.h"
+#include "plan/direct/wgrad.h"
+#include "plan/direct/windows.h"
 #include "plan/function_config.h"
 #include "problem/problem.h"
 

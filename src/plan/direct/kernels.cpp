@@ -1,4 +1,4 @@
-#include "plan/direct_kernels.h"
+#include "plan/direct/kernels.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "plan/product_model.h"
+#include "plan/cost/product_model.h"
 
 #include <algorithm>
 #include <array>
@@ -6,9 +6,9 @@
 #include <cstring>
 
 #include "base/refuse.h"
-#include "plan/cost.h"
-#include "plan/product_cost.h"
-#include "plan/product_residual.h"
+#include "plan/cost/cost.h"
+#include "plan/cost/product_cost.h"
+#include "plan/cost/product_residual.h"
 
 namespace cleave {
 namespace {

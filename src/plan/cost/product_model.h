@@ -9,7 +9,7 @@
 #include "cleave/device.h"
 #include "cleave/gemm.h"
 #include "plan/choice.h"
-#include "plan/product_cost.h"
+#include "plan/cost/product_cost.h"
 
 namespace cleave {
 

@@ -1,11 +1,11 @@
-#include "plan/direct_windows_choice.h"
+#include "plan/direct/windows.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "cleave/config/smem_plan.h"
 #include "cleave/epilogue.h"
-#include "plan/direct_kernels.h"
+#include "plan/direct/kernels.h"
 #include "plan/function_config.h"
 #include "plan/operand_layout.h"
 #include "problem/problem.h"

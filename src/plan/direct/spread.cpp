@@ -1,4 +1,4 @@
-#include "plan/direct_spread_choice.h"
+#include "plan/direct/spread.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 
 #include "cleave/config/smem_plan.h"
 #include "cleave/epilogue.h"
-#include "plan/direct_kernels.h"
+#include "plan/direct/kernels.h"
 #include "plan/function_config.h"
 #include "plan/operand_layout.h"
 #include "problem/problem.h"

@@ -1,10 +1,10 @@
-#include "plan/streamed_cost.h"
+#include "plan/cost/streamed_cost.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "cleave/config/weight_lines.h"
-#include "plan/cost.h"
+#include "plan/cost/cost.h"
 #include "problem/problem.h"
 
 namespace cleave {

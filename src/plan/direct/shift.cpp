@@ -1,4 +1,4 @@
-#include "plan/direct_shift_choice.h"
+#include "plan/direct/shift.h"
 
 #include <algorithm>
 #include <bit>
@@ -7,7 +7,7 @@
 
 #include "cleave/config/smem_plan.h"
 #include "cleave/epilogue.h"
-#include "plan/direct_kernels.h"
+#include "plan/direct/kernels.h"
 #include "plan/function_config.h"
 #include "problem/problem.h"
 
@@ -75,7 +75,7 @@ bool is_served(const GemmProblem& p, const DeviceInfo& device) {
   if (conv.kind == Conv::none) return false;
   if (p.m == 0 || p.n == 0 || p.k == 0 || p.m > INT32_MAX || conv.images > INT32_MAX) return false;
   const int64_t made = made_group(conv), gathered = gathered_group(conv);
-  // Data gradients to 8 channels of one group are another method's (direct_spread_choice.h).
+  // Data gradients to 8 channels of one group are another method's (spread.h).
   if (made < (p.batch == 1 ? 16 : 8) || made > kMostGroup || !std::has_single_bit(uint64_t(made))) return false;
   if (gathered % 8 != 0 || gathered > kMostGroup) return false;
   if (conv.axes[0] != ConvAxis{} || !are_countable(conv, kMostTaps, kMostDilation)) return false;

@@ -1,10 +1,10 @@
-#include "plan/direct_wgrad_choice.h"
+#include "plan/direct/wgrad.h"
 
 #include <algorithm>
 
 #include "cleave/config/smem_plan.h"
 #include "cleave/epilogue.h"
-#include "plan/direct_kernels.h"
+#include "plan/direct/kernels.h"
 #include "problem/problem.h"
 
 namespace cleave {

@@ -1,12 +1,12 @@
-#include "plan/product_cost.h"
+#include "plan/cost/product_cost.h"
 
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
 #include "cleave/config/tma_box.h"
-#include "plan/cost.h"
-#include "plan/weight_cost.h"
+#include "plan/cost/cost.h"
+#include "plan/cost/weight_cost.h"
 #include "problem/problem.h"
 
 namespace cleave {

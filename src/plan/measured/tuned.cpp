@@ -1,4 +1,4 @@
-#include "plan/tuned.h"
+#include "plan/measured/tuned.h"
 
 #include <fmt/format.h>
 
@@ -13,8 +13,8 @@
 #include "cleave/epilogue.h"
 #include "jit/disk_cache.h"
 #include "plan/catalogue.h"
+#include "plan/measured/tuned_file.h"
 #include "plan/problem_text.h"
-#include "plan/tuned_file.h"
 #include "problem/problem.h"
 #include "process/fork.h"
 

@@ -1,4 +1,4 @@
-#include "plan/covering.h"
+#include "plan/measured/covering.h"
 
 #include <algorithm>
 #include <initializer_list>

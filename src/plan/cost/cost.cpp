@@ -1,4 +1,4 @@
-#include "plan/cost.h"
+#include "plan/cost/cost.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,12 +6,12 @@
 #include "cleave/config/scale_lines.h"
 #include "cleave/split_k/fixup_word.h"
 #include "launch/conv_grid.h"
-#include "plan/direct_choice.h"
-#include "plan/product_cost.h"
-#include "plan/product_residual.h"
+#include "plan/cost/product_cost.h"
+#include "plan/cost/product_residual.h"
+#include "plan/cost/streamed_cost.h"
+#include "plan/cost/weight_cost.h"
+#include "plan/direct/choice.h"
 #include "plan/quantize_apart.h"
-#include "plan/streamed_cost.h"
-#include "plan/weight_cost.h"
 #include "problem/problem.h"
 
 namespace cleave {

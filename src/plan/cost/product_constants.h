@@ -1,6 +1,6 @@
 // What the model of a product's time (product_cost.h) does not know from data sheets, for each kind of
 // mainloop. `python -m bench.fit` fits these to measured (shape, kernel) pairs and writes
-// plan/fitted/constants.txt.
+// plan/cost/fitted/constants.txt.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-#include "plan/tuned_file.h"
+#include "plan/measured/tuned_file.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "plan/weight_cost.h"
+#include "plan/cost/weight_cost.h"
 
 #include <algorithm>
 

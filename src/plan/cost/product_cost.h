@@ -3,7 +3,7 @@
 #pragma once
 
 #include "plan/choice.h"
-#include "plan/product_constants.h"
+#include "plan/cost/product_constants.h"
 
 namespace cleave {
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "plan/choice.h"
-#include "plan/product_cost.h"
+#include "plan/cost/product_cost.h"
 
 namespace cleave {
 

@@ -1,4 +1,4 @@
-#include "plan/product_residual.h"
+#include "plan/cost/product_residual.h"
 
 #include <algorithm>
 #include <array>
@@ -7,7 +7,7 @@
 
 #include "cleave/conv.h"
 #include "launch/conv_grid.h"
-#include "plan/cost.h"
+#include "plan/cost/cost.h"
 #include "problem/problem.h"
 
 namespace cleave {

@@ -1,6 +1,6 @@
 // What the models of product_cost.h and cost.h err by, learnt from the pairs that were measured: boosted regression
 // trees, a forest for each kind of mainloop and one for convolutions (J. Friedman, Greedy function approximation,
-// 2001). `python -m bench.fit` grows them, on what the models leave, and writes them into plan/fitted.
+// 2001). `python -m bench.fit` grows them, on what the models leave, and writes them into plan/cost/fitted.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 #include <span>
 
 #include "plan/choice.h"
-#include "plan/product_cost.h"
+#include "plan/cost/product_cost.h"
 
 namespace cleave {
 

@@ -1,4 +1,4 @@
-#include "plan/shape_log.h"
+#include "plan/measured/shape_log.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
