@@ -112,6 +112,7 @@ class Builder {
     p_.k = a_.columns();
     p_.a = layout_of(a_, "a");
     p_.b = layout_of(b_, "b");
+    if (p_.groups.apart) p_.b.stride_row = 1, p_.b.stride_col = p_.k;  // of nothing, too, which would be row-major
     p_.device = a_.device;
     arguments_.a = a_.data;
     arguments_.b = b_.data;
@@ -376,8 +377,10 @@ void set_plan_options(const PlanOptions& options, GemmProblem& problem) {
 
 void check_out_scale(Granularity granularity) {
   if (granularity == Granularity::block_1x128) return;
-  refuse_value("out_scale is {}; it must be \"block_1x128\", or, for scaled_gemm alone, \"row\"",
-               to_string(granularity));
+  refuse_value(
+      "out_scale is {}; it must be \"block_1x128\", or, where cleave.gemm, scaled_gemm or grouped_gemm is called, "
+      "\"row\"",
+      to_string(granularity));
 }
 
 GemmCall make_call(const GemmTensors& tensors, const GemmOptions& options) {

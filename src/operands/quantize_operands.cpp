@@ -39,6 +39,7 @@ class Builder {
     p_.granularity = options_.granularity;
     p_.given_scale = options_.given_scale;
     p_.symmetric = options_.symmetric;
+    p_.ue8m0_scale = options_.ue8m0;
     arguments_.x = t_.x->data;
   }
 

@@ -175,7 +175,7 @@ void check_options(const QuantizeProblem& p, Messages& out) {
     }
   };
   check_alone(p.gated, "gated");
-  check_alone(p.ue8m0_scale, "ue8m0_scale");
+  check_alone(p.ue8m0_scale, "ue8m0_scale (use_ue8m0)");
 }
 
 /// What may go with a norm, and what needs one.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import re
 from random import Random
 from typing import Any
@@ -494,3 +496,13 @@ def test_gated_functions_are_planned_without_arrays() -> None:
         if layout == "tn":  # b is contiguous along K: a kernel does not know which of its rows are gates
             assert cleave.plan_problem(**sizes, activation="swiglu_interleaved").kernel_source == fixed.kernel_source
         assert plan.roofline_us == pytest.approx(fixed.roofline_us, rel=0.01)
+
+
+def test_functions_are_copied_and_pickled() -> None:
+    """As models are that hold one."""
+    ones = np.ones((2, 3), np.float32)
+    for again in (copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))):
+        assert repr(again(scaled)) == repr(scaled)
+        assert again(scaled.function) == scaled.function
+        d = cleave.gemm(ones, ones.T, epilogue=again(scaled(weight=np.ones(2, np.float32))))
+        np.testing.assert_array_equal(d, 6)

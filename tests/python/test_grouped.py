@@ -140,6 +140,15 @@ def test_groups_of_k_that_lie_apart(dtype: str) -> None:
         np.testing.assert_array_equal(own, a[:, begin:end].astype(float) @ b[:, begin:end].astype(float).T)
 
 
+def test_groups_that_lie_apart_may_all_be_empty() -> None:
+    """A rank whose experts got no token."""
+    nothing, ends = np.zeros(0, np.float32), np.zeros(3, np.int32)
+    d = cleave.grouped_gemm(nothing, nothing, ends, alignment=16, out=np.full((3, 9, 6), CANARY, np.float32))
+    np.testing.assert_array_equal(d, 0)
+    kept = np.ones((3, 9, 6), np.float32)
+    np.testing.assert_array_equal(cleave.grouped_gemm(nothing, nothing, ends, alignment=16, c=kept, out=kept), 1)
+
+
 def test_wrong_offsets_are_clamped() -> None:
     a, b = f32(40, 16), f32(4, 16, 8)
     for bad in ([-5, 90, 20, 2**31 - 1], [40, 0, -(2**31), 12], [7, 3, 80, 1]):

@@ -209,6 +209,15 @@ def test_vmap_of_everything_else() -> None:
     close(jax.vmap(cleave.jax.gemm, (0, None))(batches, b), batches @ b)
 
 
+@pytest.mark.parametrize("batch, m, n, k", [(0, M, N, K), (3, 0, N, K), (3, M, 0, K), (3, M, N, 0)])
+def test_vmap_and_gradients_of_nothing(batch: int, m: int, n: int, k: int) -> None:
+    a, b = normal(batch, m, k), normal(k, n)
+    for product in (jax.vmap(cleave.jax.gemm, (0, None)), cleave.jax.gemm):
+        close(product(a, b), a @ b)
+        of_sums = [jax.grad(lambda *xs, f=f: f(*xs).sum(), (0, 1)) for f in (product, jnp.matmul)]
+        close(*(of_sum(a, b) for of_sum in of_sums), 1e-3)
+
+
 # --- scaled_gemm ---
 
 
@@ -370,6 +379,19 @@ def test_what_cleave_refuses_is_said_in_its_words() -> None:
     ):
         with pytest.raises((jax.errors.JaxRuntimeError, ValueError), match=message):
             cleave.jax.gemm(a, normal(K, N), **options).block_until_ready()
+
+
+def test_arguments_that_are_no_arrays() -> None:
+    a, b = normal(M, K), normal(K, N)
+    assert cleave.jax.gemm(a, b, out_dtype="bf16").dtype == jnp.bfloat16
+    for call, message in (
+        (lambda: cleave.jax.gemm(a, b, out_dtype="bfloat61"), "out_dtype is bfloat61.* Did you mean 'bfloat16'"),
+        (lambda: cleave.jax.gemm(a, b, **{"activaton": "relu"}), "Did you mean 'activation'"),
+        (lambda: jax.jit(lambda x: cleave.jax.gemm(a, b, alpha=x))(2.0), "alpha is traced by jax; .* multiply the res"),
+        (lambda: jax.jit(lambda x: cleave.jax.gemm(a, b, c=a @ b, beta=x))(2.0), "beta is traced by jax"),
+    ):
+        with pytest.raises(TypeError, match=message):
+            call()
 
 
 def test_the_page_of_the_documentation_runs() -> None:

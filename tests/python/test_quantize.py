@@ -130,6 +130,15 @@ def test_nan_stays_in_its_group() -> None:
     assert q.tolist() == [[127] * 4, [0] * 4, [127] * 4]
 
 
+@pytest.mark.parametrize("major", ["k", "mn"])
+def test_scales_that_are_powers_of_two(major: str) -> None:
+    x = np.random.default_rng(3).standard_normal((40, 300), np.float32)
+    _, scale = cleave.quantize(x, "int8", "block_1x128", scale_major=major)
+    rounded, powers = cleave.quantize(x, "int8", "block_1x128", scale_major=major, use_ue8m0=True)
+    np.testing.assert_array_equal(powers, np.exp2(np.ceil(np.log2(scale))))
+    np.testing.assert_array_equal(rounded, np.rint(x / np.repeat(powers, 128, 1)[:, :300]))
+
+
 # --- torch, which has 8-bit floats ---
 
 

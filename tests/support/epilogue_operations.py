@@ -46,8 +46,17 @@ class Draw:
     to_operand: Callable[[Array], Any] = lambda x: x
     to_array: Callable[[Array], Any] = lambda x: x
 
-    def operands(self, *arrays: Array) -> list[Any]:
-        return [self.to_operand(x) for x in arrays]
+    def operand(self, *shape: int, lines: int | None = None) -> Array:
+        """`lines`: the dimension that M or N is, of whose lines each may have a scale."""
+        return operand(self.rng, *shape)
+
+    def tensor(self, *shape: int, lines: int | None = None) -> Array:
+        """The same in channels-last order."""
+        return channels_last(self.rng, shape)
+
+    def multiply(self, function: Callable[..., Any], *operands: Any, **options: Any) -> Any:
+        """`operands`: made here, or shapes."""
+        return function(*(self.to_operand(x) if isinstance(x, Array) else x for x in operands), **options)
 
     def bounds(self, groups: Groups) -> dict[str, Any]:
         return {name: self.to_array(x) if isinstance(x, Array) else x for name, x in groups.keywords.items()}
@@ -77,7 +86,7 @@ def products(draw: Draw) -> Operation:
     batch = random.choice([None, None, 2])
     m, n, k = (random.choice(draw.sizes) for _ in range(3))
     lead = () if batch is None else (batch,)
-    a, b = operand(rng, *lead, m, k), operand(rng, *lead, k, n)
+    a, b = draw.operand(*lead, m, k, lines=-2), draw.operand(*lead, k, n, lines=-1)
 
     sizes = {"scalar": (1, 1), "row": (1, n), "column": (m, 1), "matrix": (m, n)}
 
@@ -89,7 +98,7 @@ def products(draw: Draw) -> Operation:
 
     return Operation(
         {shape: lambda shape=shape: input_of(shape) for shape in sizes},
-        lambda **options: cleave.gemm(*draw.operands(a, b), **options),
+        lambda **options: draw.multiply(cleave.gemm, a, b, **options),
         Bounded(*bounded(a, b)),
     )
 
@@ -109,8 +118,8 @@ def grouped(draw: Draw, dimension: str) -> Operation:
     count = cut.count
     other, k = (random.choice(draw.sizes) for _ in range(2))
     m, n = (cut.extent, other) if dimension == "m" else (other, cut.extent)
-    own = operand(rng, count, *((k, n) if dimension == "m" else (m, k)))
-    shared = operand(rng, *((m, k) if dimension == "m" else (k, n)))
+    own = draw.operand(count, *((k, n) if dimension == "m" else (m, k)), lines=-1 if dimension == "m" else -2)
+    shared = draw.operand(*((m, k) if dimension == "m" else (k, n)), lines=-2 if dimension == "m" else -1)
     owner = np.full(cut.extent, -1)
     sums, error = np.zeros((m, n)), np.zeros((m, n))
     for g, (begin, end) in enumerate(cut.ranges):
@@ -155,7 +164,7 @@ def grouped(draw: Draw, dimension: str) -> Operation:
             "column": lambda: vector(m, dimension == "m"),
             "matrix": matrix,
         },
-        lambda **options: cleave.grouped_gemm(*draw.operands(*operands), **draw.bounds(cut), **options),
+        lambda **options: draw.multiply(cleave.grouped_gemm, *operands, **draw.bounds(cut), **options),
         Bounded(sums, error),
         exists=exists,
     )
@@ -175,7 +184,7 @@ def masked(draw: Draw) -> Operation:
     count, rows = random.choice([1, 2, 5]), random.choice([1, 9, 130])
     n, k = (random.choice(draw.sizes) for _ in range(2))
     counts = np.array([random.choice([0, 1, rows // 2, rows]) for _ in range(count)], np.int32)
-    a, b = operand(rng, count, rows, k), operand(rng, count, k, n)
+    a, b = draw.operand(count, rows, k, lines=-2), draw.operand(count, k, n, lines=-1)
     shapes = {"scalar": (1, 1), "row": (1, n), "column": (rows, 1), "matrix": (rows, n)}
 
     def input_of(shape: str) -> tuple[Any, Array]:
@@ -188,7 +197,7 @@ def masked(draw: Draw) -> Operation:
 
     return Operation(
         {shape: lambda shape=shape: input_of(shape) for shape in shapes},
-        lambda **options: cleave.grouped_gemm(*draw.operands(a, b), counts=draw.to_array(counts), **options),
+        lambda **options: draw.multiply(cleave.grouped_gemm, a, b, counts=draw.to_array(counts), **options),
         Bounded(*bounded(a, b)),
         exists=np.arange(rows)[None, :, None] < counts[:, None, None],
     )
@@ -200,7 +209,7 @@ def weight_gradients(draw: Draw) -> Operation:
     cut = drawn_groups(random)
     count = cut.count
     m, n = (random.choice(draw.sizes) for _ in range(2))
-    dy, x = operand(rng, cut.extent, m), operand(rng, cut.extent, n)
+    dy, x = draw.operand(cut.extent, m), draw.operand(cut.extent, n)
     parts = [bounded(dy[begin:end].T, x[begin:end]) for begin, end in cut.ranges]
     sizes = {"scalar": (1, 1), "row": (1, n), "column": (m, 1), "matrix": (m, n)}
 
@@ -210,7 +219,7 @@ def weight_gradients(draw: Draw) -> Operation:
 
     return Operation(
         {shape: lambda shape=shape: input_of(shape) for shape in sizes},
-        lambda **options: cleave.grouped_gemm_wgrad(*draw.operands(dy, x), **draw.bounds(cut), **options),
+        lambda **options: draw.multiply(cleave.grouped_gemm_wgrad, dy, x, **draw.bounds(cut), **options),
         Bounded(*(np.stack(part) for part in zip(*parts, strict=True))),
     )
 
@@ -233,7 +242,8 @@ def convolution(draw: Draw, kind: str) -> Operation:
     axes = tuple(drawn_axis(random) for _ in range(random.choice([1, 2, 2, 3])))
     conv = Convolution(random.choice([1, 3]), channels, filters, axes, groups)
     shapes, made = conv.shapes, {"fprop": "output", "dgrad": "input", "wgrad": "weight"}[kind]
-    tensors = {name: channels_last(rng, shape) for name, shape in shapes.items() if name != made}
+    lines = {"weight": 0}  # a filter's
+    tensors = {name: draw.tensor(*shape, lines=lines.get(name)) for name, shape in shapes.items() if name != made}
     d = shapes[made]
     # Where D's lines are, and where they differ.
     line, plane = (0, 1) if kind == "wgrad" else (1, 0)
@@ -261,11 +271,11 @@ def convolution(draw: Draw, kind: str) -> Operation:
     suffix = "" if kind == "fprop" else f"_{kind}"
     function = getattr(cleave, f"conv{len(axes)}d{suffix}")
     names = {"fprop": ("input", "weight"), "dgrad": (d, "weight", "output"), "wgrad": ("input", d, "output")}[kind]
-    arguments = [draw.to_operand(tensors[name]) if isinstance(name, str) else name for name in names]
+    arguments = [tensors[name] if isinstance(name, str) else name for name in names]
     row, column = (over_plane, along_line) if plane == 1 else (along_line, over_plane)
     return Operation(
         {"scalar": scalar, "row": row, "column": column, "matrix": matrix},
-        lambda **options: function(*arguments, **conv.geometry, **options),
+        lambda **options: draw.multiply(function, *arguments, **conv.geometry, **options),
         Bounded(*bounded(*conv.operands(kind, **tensors))),
         placed,
         refused_on_gpu=("stream_k",) if kind == "dgrad" and groups > 1 and any(a.stride > 1 for a in axes) else (),

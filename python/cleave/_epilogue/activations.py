@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from .._core import activations
-from .derivative import saved_outputs
 from .graph import INTERLEAVED, parse
+from .saved import saved_outputs
 
 GRAPHS = {name: parse(text) for name, text in activations.items()}
 # Those that join two of b's columns; and those of them that join neighbours.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from .graph import SUMS, Graph, needed, parse, reads_sums
+from .graph import SUMS, Graph, parse
 
 
 @lru_cache(maxsize=256)
@@ -21,20 +21,6 @@ def derivative(text: str, grads: tuple[str, ...]) -> Graph:
 def has_derivative(graph: Graph, output: str) -> bool:
     """The largest magnitude has none: it would be that of one element, or of any among equals."""
     return output not in graph.reductions or graph.reductions[output][0] != "absmax"
-
-
-@lru_cache(maxsize=256)
-def saved_outputs(text: str, differentiable: tuple[str, ...]) -> tuple[str, ...]:
-    """The outputs that are worth saving: with their values no derivative needs the product again."""
-    forward = parse(text)
-    graph = derivative(text, tuple(name for name in forward.outputs if has_derivative(forward, name)))
-    wanted = [value for name, (_, value) in graph.outputs.items() if name in differentiable]
-    if not reads_sums(graph, wanted, {}):
-        return ()
-    whole = {name: output for name, output in forward.outputs.items() if name not in forward.reductions}
-    stored = {value: name for name, (dtype, value) in whole.items() if dtype in _SAVED_TYPES}
-    read = needed(graph, wanted, stored)
-    return () if reads_sums(graph, wanted, stored) else tuple(stored[value] for value in stored if value in read)
 
 
 class _Backward:
@@ -184,5 +170,3 @@ _RULES = {
     "relu": _of_one(lambda apply, g, r, x: apply("where", apply("less_equal", r, "0"), "0", g)),
     "to": _of_one(lambda apply, g, r, x: g),  # any dtype; as torch: the gradient passes
 }
-
-_SAVED_TYPES = (None, "float16", "bfloat16", "float32")

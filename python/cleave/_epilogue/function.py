@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import inspect
 from collections.abc import Callable
 from functools import update_wrapper
@@ -13,6 +14,9 @@ from .functions import Outputs
 from .graph import SUM, SUMS, gradient_of, parse
 from .inputs import SHAPES, InputShape, scalar
 from .value import Trace, Value
+
+# So that modules which hold one are copied and saved.
+copyreg.pickle(EpilogueFunction, lambda function: (EpilogueFunction, (function.text,)))
 
 
 class BoundEpilogue:
@@ -69,6 +73,10 @@ class Epilogue:
         """
         self._backward = _trace_backward(function, self._inputs, self.text)
         return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Copies, and other processes, have what the function does, without its Python code."""
+        return {name: value for name, value in vars(self).items() if name != "__wrapped__"}
 
     def __repr__(self) -> str:
         return f"<cleave.epilogue {self.__name__}({', '.join(f'{n}: {s!r}' for n, s in self._inputs.items())})>"

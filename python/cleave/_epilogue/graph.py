@@ -80,8 +80,3 @@ def needed(graph: Graph, wanted: Iterable[str], known: Mapping[str, Any]) -> set
         if value not in known:
             left += graph.values.get(value, ())[1:]
     return read
-
-
-def reads_sums(graph: Graph, wanted: Iterable[str], known: Mapping[str, Any]) -> bool:
-    """Whether these values are made of sums that are not known."""
-    return not needed(graph, wanted, known).difference(known).isdisjoint(SUMS)

@@ -16,7 +16,6 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from . import _operators
 
-_PLAIN = (Tensor, nn.Parameter)
 _PLAIN_OPTIONS = (str, torch.dtype, bool, int, type(None))
 
 
@@ -47,9 +46,11 @@ def _options_of(name: str) -> frozenset[str]:
 def _is_watched(arguments: tuple[Any, ...]) -> bool:
     records = torch.is_grad_enabled()
     for x in arguments:
-        if x is None or type(x) is str:
-            continue
-        if type(x) not in _PLAIN or (records and x.requires_grad) or not (x.is_cuda or x.is_cpu):
+        kind = type(x)
+        if kind is Tensor or kind is nn.Parameter:
+            if (records and x.requires_grad) or not (x.is_cuda or x.is_cpu):
+                return True
+        elif x is not None and kind is not str:
             return True
     return (
         _get_current_dispatch_mode() is not None

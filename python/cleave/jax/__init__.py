@@ -16,6 +16,9 @@ Errors are ValueError and TypeError while a program is traced; what only Cleave 
 serves, is jax.errors.JaxRuntimeError when it runs, in the words of `cleave.gemm`.
 """
 
+import sys
+
+from .. import _mistakes
 from . import _library
 
 _library.load()
@@ -23,3 +26,5 @@ _library.load()
 from .products import gemm, grouped_gemm, scaled_gemm  # noqa: E402
 
 __all__ = ["gemm", "grouped_gemm", "scaled_gemm"]
+
+_mistakes.explain(sys.modules[__name__])

@@ -40,4 +40,4 @@ def _one_by_one(function: Function, along: Sequence[bool], arrays: Sequence[Give
 
 def fold(x: Array) -> Array:
     """A batch of matrices, or of vectors, as one."""
-    return x.reshape(-1, *x.shape[2:])
+    return x.reshape(x.shape[0] * x.shape[1], *x.shape[2:])

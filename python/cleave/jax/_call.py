@@ -41,6 +41,11 @@ class Product:
         names = ("none", *activations)
         if self.activation not in names:  # before a gradient looks for its derivative
             raise ValueError(f"activation is {self.activation!r}; it must be one of {', '.join(names)}")
+        for name in ("alpha", "beta"):
+            if isinstance(getattr(self, name), jax.core.Tracer):
+                raise TypeError(
+                    f"{name} is traced by jax; it must be a number: multiply the result instead, or make it static"
+                )
         for name, value, known in (("a_major", self.a_major, "mk"), ("b_major", self.b_major, "kn")):
             if value not in tuple(known):
                 raise ValueError(f"{name} is {value!r}; it must be {known[0]!r} or {known[1]!r}")

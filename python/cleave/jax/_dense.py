@@ -57,7 +57,7 @@ def _along_a_new_axis(
     if of_a and not of_b and by_row and plain_bias and product.a_major == "k":
         scales = fold(scale_a) if of_scale_a else scale_a
         folded = function(fold(a), b, scales, scale_b, bias, None if c is None else fold(c))
-        return folded.reshape(size, rows, -1)
+        return folded.reshape(size, rows, folded.shape[-1])
     if scale_a is not None or scale_b is not None:
         return None
     return function(a, b, None, None, bias, c)

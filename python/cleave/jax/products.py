@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from .. import _core
 from . import _dense, _grouped
 from ._call import Product, alike
 
@@ -155,7 +156,7 @@ def grouped_gemm(
 def _dtype_of_d(wanted: Any, a: Array, plain: bool) -> Any:
     """`plain`: there are no scales."""
     if wanted is not None:
-        return jnp.dtype(wanted)
+        return jnp.dtype(_core.dtype_name(wanted, "out_dtype"))
     dtype = jnp.result_type(a)
     if dtype.itemsize > 1:
         return dtype

@@ -162,7 +162,7 @@ class Float8Linear(nn.Linear):
             y = _apply_with_main_grad(*arguments) if self.accumulate_main_grad else _Linear.apply(*arguments, False)
         else:
             y = self._multiply(tokens)
-        return y.view(*x.shape[:-1], self.out_features)
+        return _dealt.shaped(y, *x.shape[:-1], self.out_features)
 
     def _multiply(self, tokens: Tensor) -> Tensor:
         recipe = _float8.RECIPES[self.recipe]

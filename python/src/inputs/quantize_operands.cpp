@@ -55,6 +55,7 @@ QuantizeOperands::QuantizeOperands(const QuantizeInputs& inputs, TensorReader& r
   options.dtype = parse_dtype(inputs.get<arg::QuantizedDtype>(), "dtype", kQuantizedTypes);
   inputs.read<arg::Symmetric>(options.symmetric);
   inputs.read<arg::Transpose>(options.transpose);
+  inputs.read<arg::UseUe8m0>(options.ue8m0);
   check_presence(inputs, options);
   QuantizeTensors tensors{
       .x = reader.read<arg::X>(inputs),

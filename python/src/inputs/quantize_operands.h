@@ -30,7 +30,7 @@ using Transpose = Flag<"transpose", "False">;
 
 using QuantizeInputs = Values<arg::X, arg::QuantizedDtype, arg::Granularity, arg::Scale, arg::Zero, arg::Smooth,
                               arg::QuantizedNorm, arg::Residual, arg::ResidualOut, arg::NormedOut, arg::Symmetric,
-                              arg::Transpose, arg::Offs, arg::Out, arg::ScaleOut, arg::ScaleMajor>;
+                              arg::Transpose, arg::Offs, arg::Out, arg::ScaleOut, arg::ScaleMajor, arg::UseUe8m0>;
 
 /// A matrix to quantise, valid as long as the reader that read it.
 class QuantizeOperands : public QuantizeCall {

@@ -55,6 +55,8 @@ Args:
         any strides. Neither may overlap any other array.
     scale_major: memory order of scales that are allocated: "k", or "mn" to make the rows of a column
         neighbours, as torch and DeepGEMM want for 1x128.
+    use_ue8m0: round the scales of block_1x128 up to powers of two, as the UE8M0 format stores them; not
+        with scale, norm, smooth or transpose.
     stream: as in `gemm`; defaults to the current stream of x's framework.
 
 Returns:
@@ -133,9 +135,9 @@ void bind_quantize(nb::module_& m) {
         "range.");
 
   using Positional = List<arg::X, arg::QuantizedDtype, arg::Granularity>;
-  using Options =
-      List<arg::Scale, arg::Zero, arg::Smooth, arg::QuantizedNorm, arg::Residual, arg::ResidualOut, arg::NormedOut,
-           arg::Symmetric, arg::Transpose, arg::Offs, arg::Out, arg::ScaleOut, arg::ScaleMajor, arg::Stream>;
+  using Options = List<arg::Scale, arg::Zero, arg::Smooth, arg::QuantizedNorm, arg::Residual, arg::ResidualOut,
+                       arg::NormedOut, arg::Symmetric, arg::Transpose, arg::Offs, arg::Out, arg::ScaleOut,
+                       arg::ScaleMajor, arg::UseUe8m0, arg::Stream>;
   define(m, "quantize", Positional(), Options(), "tuple[Array, ...]", kQuantizeDoc,
          [](const auto& call) { return quantize(call, call.template get<arg::Stream>()); });
   define(m, "plan_quantize", Positional(), Without<Options, List<arg::Stream>>(), "QuantizePlan", kPlanQuantizeDoc,

@@ -2,6 +2,7 @@
 
 #include "inputs/options.h"
 #include "product/check_offsets.h"
+#include "product/quantized_rows.h"
 
 namespace nb = nanobind;
 
@@ -9,8 +10,10 @@ namespace cleave::python {
 
 nb::object multiply(const GemmInputs& inputs, const ProductArguments& arguments, const CallArguments& call,
                     const GemmOptions& form) {
+  const GemmOptions options = parse_gemm_options(arguments, form);
+  if (options.out_scale == Granularity::row) return multiply_and_quantize_rows(inputs, arguments, call, form);
   TensorReader reader(call.get<arg::Stream>());
-  GemmOperands operands(inputs, reader, parse_gemm_options(arguments, form));
+  GemmOperands operands(inputs, reader, options);
   set_scalars(call, operands);
   bool check = false;
   call.read<arg::CheckOffsets>(check);

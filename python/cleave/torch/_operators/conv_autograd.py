@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 
 from ..._epilogue.activations import keeps_result
+from .._dealt import gradient_dtype
 from . import activations, autograd, epilogue
 from .channels_last import channels_last, packed
 from .sum_to import sum_to
@@ -153,7 +154,10 @@ def of_operands(
     gradients: dict[str, Tensor] = {}
     for other in OPERATORS:
         if other.made in needed:
-            gradients[other.made] = _make(other, form, form[other.made].shape, geometry, alpha=alpha)
+            operand, options = form[other.made], {"alpha": alpha}
+            if (wanted := gradient_dtype(operand)) != operand.dtype:
+                options["out_dtype"] = wanted
+            gradients[other.made] = _make(other, form, operand.shape, geometry, **options)
     if "bias" in needed:
         line = (1, grad.shape[1], *(1,) * (grad.dim() - 2))
         gradients["bias"] = sum_to(grad, line, added["bias"].dtype).flatten()

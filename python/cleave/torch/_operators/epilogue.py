@@ -19,7 +19,8 @@ from torch import Tensor
 from ..._core import EpilogueFunction
 from ..._epilogue import BoundEpilogue, Epilogue
 from ..._epilogue.derivative import derivative
-from ..._epilogue.graph import SUM, Graph, gradient_of, needed, parse, reads_sums
+from ..._epilogue.graph import SUM, Graph, gradient_of, needed, parse
+from ..._epilogue.saved import reads_sums
 from ..._epilogue.values import Known, evaluate, join, split
 from .sum_to import sum_to
 
@@ -34,15 +35,17 @@ def outputs(text: str) -> list[tuple[torch.dtype | None, str]]:
     return [(dtype, graph.shape(name)) for name, dtype in types.items()]
 
 
-def separate(inputs: Iterable[Any]) -> tuple[list[Tensor], list[float], list[int]]:
+def separate(text: str, inputs: Iterable[Any]) -> tuple[list[Tensor], list[float], list[int]]:
     """A function's inputs, as its operators take them: tensors, numbers, and the places of these."""
     tensors, numbers, places = [], [], []
     for place, value in enumerate(inputs):
         if isinstance(value, Tensor):
             tensors.append(value)
-        else:
+        elif isinstance(value, (int, float)) or hasattr(value, "__float__"):
             numbers.append(float(value))
             places.append(place)
+        else:
+            raise TypeError(f"{list(parse(text).inputs)[place]} is {value!r}; it must be a tensor, or a number")
     return tensors, numbers, places
 
 
@@ -52,12 +55,15 @@ def arguments(epilogue: BoundEpilogue | Epilogue, options: dict[str, Any]) -> tu
         raise ValueError("activation is given beside an epilogue function, which takes its place; apply it there")
     if isinstance(epilogue, Epilogue):  # one without inputs need not be called
         epilogue = epilogue()
-    return epilogue.text, *separate(epilogue.inputs), epilogue.backward
+    if not isinstance(epilogue, BoundEpilogue):
+        given = type(epilogue).__name__
+        raise TypeError(f"epilogue must be a function made by @cleave.epilogue, called with its inputs, got {given}")
+    return epilogue.text, *separate(epilogue.text, epilogue.inputs), epilogue.backward
 
 
 def named(text: str, inputs: Iterable[Any], backward: str = "") -> dict[str, Any]:
     """A function and its inputs, as operators take them by name."""
-    return dict(zip(ARGUMENTS, (text, *separate(inputs), backward), strict=True))
+    return dict(zip(ARGUMENTS, (text, *separate(text, inputs), backward), strict=True))
 
 
 def results(made: list[Tensor]) -> Tensor | tuple[Tensor, ...]:

@@ -11,8 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..._epilogue.derivative import has_derivative, saved_outputs
+from ..._epilogue.derivative import has_derivative
 from ..._epilogue.graph import SUM, parse
+from ..._epilogue.saved import saved_outputs
 from . import autograd, conv_autograd, epilogue, grouped_autograd
 from .channels_last import packed
 from .grouped_epilogue import GroupedGradients

@@ -19,10 +19,10 @@ def sum_gradients_in_float32(model: nn.Module) -> list[str]:
         fully_shard(model, mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16))
         sum_gradients_in_float32(model)
 
-    `Float8Linear`, `GroupedLinear`, `MoE` and an nn.Linear that `cleave.torch.parallel` deals have weights' gradients
-    leave their products unrounded; those of other layers are rounded as their operators round them. Steps without
-    set_requires_gradient_sync are added up in float32, too. What travels is 4 bytes a value: reduce_dtype of a policy
-    says otherwise where it is not param_dtype.
+    Weights' gradients of `Float8Linear`, `GroupedLinear`, `MoE`, convolutions and an nn.Linear that
+    `cleave.torch.parallel` deals leave their products unrounded; those of other layers are rounded as their operators
+    round them. Steps without set_requires_gradient_sync are added up in float32, too. What travels is 4 bytes a value:
+    reduce_dtype of a policy says otherwise where it is not param_dtype.
 
     It sets `grad_dtype` of the parameters that FSDP has gathered, before each forward pass; torch 2.13 or later.
     Results do not change, nor do parameters.
