@@ -328,7 +328,7 @@ def test_conversion_of_out(kind: str) -> None:
         uneven(expected.shape, np.full(20_000, 7, np.float32)),
         np.full(expected.shape, 7, np.float32),
     ):
-        with pytest.raises(ValueError, match=r"out is .*channels_last.* convert=True"):
+        with pytest.raises(ValueError, match=r"out is .*channels last in memory.* convert=True"):
             call(out=order)
         assert (order == 7).all()
         assert call(out=order, convert=True) is order
