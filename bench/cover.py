@@ -178,7 +178,7 @@ def table(sets: dict[str, list[str]]) -> str:
     return HEAD + "".join(f"{job} | {kernel}\n" for job, kernels in sets.items() for kernel in kernels)
 
 
-HEAD = """# Written by python -m bench.cover: few kernels of each job that serve all of its shapes (measured/covering.h).
+HEAD = """# Written by python -m bench.cover: few kernels of each job that serve all of its shapes (covering.h).
 # Slices of parallel and stream_k are a launch's to say.
 """
 
