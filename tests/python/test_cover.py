@@ -18,8 +18,11 @@ MOST_LOSS = 0.08
 
 @pytest.fixture(scope="module")
 def shipped() -> dict[str, set[str]]:
-    lines = [line.split(" | ") for line in cover.TABLE.read_text().splitlines() if not line.startswith("#")]
-    return {job: {kernel for name, kernel in lines if name == job} for job, _ in lines}
+    return {job: set(kernels) for job, kernels in cover.read_table().items()}
+
+
+def test_a_table_is_read_as_it_is_written() -> None:
+    assert cover.table(cover.read_table()) == cover.TABLE.read_text()
 
 
 def test_the_shipped_sets_cover_what_was_measured(shipped) -> None:
