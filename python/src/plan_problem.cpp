@@ -12,6 +12,7 @@
 #include "epilogue.h"
 #include "errors.h"
 #include "launch/packed_weight.h"
+#include "mistakes.h"
 #include "operands/scales.h"
 #include "plan_problem.h"
 #include "problem/placement.h"
@@ -62,8 +63,8 @@ void place_scaling(std::string_view text, GemmProblem& p) {
   } else {
     refuse_value(
         "scaling is \"{}\"; it must be \"none\", \"tensor\", \"row\", \"block_1x128\" or "
-        "\"block_128x128\"",
-        text);
+        "\"block_128x128\"{}",
+        text, near_name(std::string(text), {"none", "tensor", "row", "block_1x128", "block_128x128"}));
   }
 }
 
