@@ -8,10 +8,13 @@ from typing import Any
 
 import numpy as np
 
-# Small trees that see a few shapes each: a forest that is free to wander is right about the pairs alone.
+# Small trees that see a few shapes each, and not the same pairs: a forest that is free to wander is right about the
+# pairs alone.
 OPTIONS = {
     "objective": "regression",
     "lambda_l2": 5.0,
+    "bagging_fraction": 0.6,
+    "bagging_freq": 1,
     "deterministic": True,
     "force_row_wise": True,
     "num_threads": 1,

@@ -38,6 +38,6 @@ def read_shapes(path: Path) -> list[MeasuredShape]:
     return shapes
 
 
-def hash_of_weights(weights: tuple[int, ...]) -> int:
+def hash_of_weights(weights: tuple[int, ...], seed: int = 0) -> int:
     """What is left out of a fit is chosen by what a job's `weights` say of a shape, never by M."""
-    return zlib.crc32(repr(weights).encode())
+    return zlib.crc32(repr(weights).encode(), seed)

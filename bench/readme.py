@@ -11,7 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import distributed_report, report, suites, summary, unseen_plot, unseen_report
+from . import report, suites, summary
+from .distributed import report as distributed
+from .unseen import plot as unseen_plot
+from .unseen import report as unseen
 
 ROOT = Path(__file__).parent.parent
 Summaries = Callable[[dict[str, Any]], Iterator[tuple[str, str, str]]]
@@ -46,7 +49,7 @@ def replaced(text: str, table: str) -> str:
 
 
 JOBS = ("grouped_loop", "host")
-REPORTS = {"unseen": unseen_report.summaries, "distributed": distributed_report.summaries}
+REPORTS = {"unseen": unseen.summaries, "distributed": distributed.summaries}
 
 
 def job_lines(directory: Path) -> list[str]:

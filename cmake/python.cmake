@@ -14,10 +14,11 @@ else()
   set(package_dir "${PROJECT_SOURCE_DIR}/python/cleave")
 endif()
 
-file(GLOB core_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/python/src/*.cpp")
+file(GLOB core_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/python/src/*/*.cpp")
 # STABLE_ABI: where scikit-build-core asks for it (wheel.py-api). NOMINSIZE: the time of a call counts, its bytes do
 # not.
 nanobind_add_module(_core STABLE_ABI NOMINSIZE ${core_sources})
+target_include_directories(_core PRIVATE "${PROJECT_SOURCE_DIR}/python/src")
 target_link_libraries(_core PRIVATE cleave_frontend cleave::cleave)
 target_precompile_headers(_core PRIVATE ${common_headers} <nanobind/nanobind.h>)
 # Four files are compiled as one: what they share of nanobind's templates is most of each.

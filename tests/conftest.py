@@ -1,6 +1,5 @@
-"""Makes this folder importable (for gemm_reference), sets how hypothesis draws its examples, keeps
-compiled kernels in the build folder, as the C++ tests do, and out of the user's cache, has each of
-several processes use one core, and gives JAX four devices on the CPU.
+"""Sets how hypothesis draws its examples, keeps compiled kernels in the build folder, as the C++ tests do, and out of
+the user's cache, has each of several processes use one core, and gives JAX four devices on the CPU.
 """
 
 import os

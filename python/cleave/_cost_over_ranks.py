@@ -1,5 +1,5 @@
 """What a call over ranks adds to its product, in microseconds: a model, fitted on two GPUs of one host
-(`python -m bench.distributed_fit`, which says how far it is off). `explain` says its numbers.
+(`python -m bench.distributed.fit`, which says how far it is off). `explain` says its numbers.
 
 It stands outside cleave.distributed because reports read it where there is no torch.
 """

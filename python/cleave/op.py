@@ -240,8 +240,9 @@ class Gemm:
             return
         unit = -1 if layout is LayoutType.RowMajor else -2
         if strides[unit] != 1 and shape[unit] > 1:
+            remedy = "pass one that is, and copy the result from it" if name == "D" else "pass a copy"
             raise ValueError(
-                f"{name} has strides {strides}, which is not {layout.name}; pass a copy, or make a "
+                f"{name} has strides {strides}, which is not {layout.name}; {remedy}, or make a "
                 f"{type(self).__name__} without a layout, which takes any"
             )
 

@@ -75,6 +75,7 @@ QuantizeOptions quantize_options(const Call& call, QuantizeOptions form = {}) {
   call.template read<ByTensor>(form.granularity);
   call.template read<ByBlock>(form.granularity);
   call.template read<arg::ScaleMajor>(form.scale_major);
+  call.template read<arg::UseUe8m0>(form.ue8m0);
   call.template read<NormName>(form.norm);
   call.template read<ZeroCentered>(form.zero_centered);
   if constexpr (Call::template has<Eps>()) form.eps = float32_of(call.template get<Eps>(), "eps");
@@ -176,10 +177,11 @@ QuantizedBothWays run_both_ways(const Call& arguments) {
 }  // namespace
 
 void add_quantize(Operators& operators) {
-  operators.add("quantize", List<X, Dtype, ByRow, Smooth>(), List<arg::ScaleMajor>(), [](const auto& call) {
-    const Quantized made = run_new(quantize_tensors(call), quantize_options(call));
-    return std::tuple{made.q, *made.scale};
-  });
+  operators.add("quantize", List<X, Dtype, ByRow, Smooth>(), List<arg::ScaleMajor, arg::UseUe8m0>(),
+                [](const auto& call) {
+                  const Quantized made = run_new(quantize_tensors(call), quantize_options(call));
+                  return std::tuple{made.q, *made.scale};
+                });
   operators.add("quantize.out", List<X, ByRow, Smooth>(), List<arg::Out, ScaleOut>(),
                 [](const auto& call) { run_into<arg::Out, ScaleOut>(call, quantize_options(call)); });
   operators.add("quantize_asymmetric", List<X, ByRow, Smooth>(), List<>(), [](const auto& call) {

@@ -26,7 +26,7 @@ struct PackedKernel {
 };
 
 /// The content of a pack with these kernels, all made by one NVRTC. Those of one key count once.
-CLEAVE_TOOLS std::string pack_of(std::vector<PackedKernel> kernels, const CacheKey& library, NvrtcVersion compiler);
+std::string pack_of(std::vector<PackedKernel> kernels, const CacheKey& library, NvrtcVersion compiler);
 
 class CLEAVE_TOOLS KernelPack {
  public:

@@ -46,7 +46,8 @@ std::optional<int64_t> filter_stride(const Operand& w) {
   return w.shape[0] > 1 && !w.empty() ? w.stride[0] : inner;
 }
 
-std::string channels_last_remedy(const char* name, int axes) {
+std::string channels_last_remedy(const char* name, int axes, bool written) {
+  if (written) return "one with channels last in memory, and copy the result from it";
   if (axes == 1) return fmt::format("{}.transpose(1, 2).contiguous().transpose(1, 2)", name);
   return fmt::format("{}.contiguous(memory_format=torch.channels_last{}), without torch {}", name,
                      axes == 2 ? "" : "_3d",

@@ -18,8 +18,8 @@ std::optional<int64_t> pixel_stride(const Operand& x);
 /// channels_last.
 std::optional<int64_t> filter_stride(const Operand& w);
 
-/// How to have a tensor of `axes` + 2 dimensions in that order, as an expression.
-std::string channels_last_remedy(const char* name, int axes);
+/// What to pass to have a tensor of `axes` + 2 dimensions in that order. `written`: whether the operation writes it.
+std::string channels_last_remedy(const char* name, int axes, bool written);
 
 /// False if no two elements share an address, told by the strides: each is larger than the extent of
 /// all smaller ones together. For tensors that are more interlaced than that, true may be wrong.

@@ -20,19 +20,21 @@ class ConvPlacer {
 
   const char* leader() const { return p_.conv.kind == Conv::fprop ? "input" : "grad_output"; }
 
-  void place(const Operand& x, const char* name, EpilogueRole, EpilogueLayout& layout) const {
-    const bool is_filter = p_.conv.kind == Conv::wgrad;
+  void place(const Operand& x, const char* name, EpilogueRole role, EpilogueLayout& layout) const {
+    const bool is_filter = p_.conv.kind == Conv::wgrad, written = role == EpilogueRole::output;
     switch (layout.shape) {
       case InputShape::scalar:
         if (std::any_of(x.shape, x.shape + x.ndim, [](int64_t size) { return size != 1; }))
           refuse_shape(x, name, layout.shape);
         return;
       case InputShape::row:
-        return is_filter ? place_plane(x, name, filter_stride(x), 0, layout) : place_line(x, name, p_.n, 1, layout);
+        return is_filter ? place_plane(x, name, filter_stride(x), 0, written, layout)
+                         : place_line(x, name, p_.n, 1, layout);
       case InputShape::column:
-        return is_filter ? place_line(x, name, p_.m, 0, layout) : place_plane(x, name, pixel_stride(x), 1, layout);
+        return is_filter ? place_line(x, name, p_.m, 0, layout)
+                         : place_plane(x, name, pixel_stride(x), 1, written, layout);
       case InputShape::matrix:
-        return place_matrix(x, name, layout);
+        return place_matrix(x, name, written, layout);
     }
   }
 
@@ -88,29 +90,29 @@ class ConvPlacer {
 
   /// Values that D's lines along `axis` share, or in which its filters are alike: equally far apart, in the order of
   /// memory.
-  void place_plane(const Operand& x, const char* name, std::optional<int64_t> stride, int axis,
+  void place_plane(const Operand& x, const char* name, std::optional<int64_t> stride, int axis, bool written,
                    EpilogueLayout& layout) const {
     Extents shape = call_.shape;
     shape[axis] = 1;
     if (!has_shape(x, shape)) refuse_shape(x, name, layout.shape);
-    if (!stride) refuse_order(x, name);
+    if (!stride) refuse_order(x, name, written);
     layout.stride = axis == 0 ? 1 : *stride;
   }
 
-  void place_matrix(const Operand& x, const char* name, EpilogueLayout& layout) const {
+  void place_matrix(const Operand& x, const char* name, bool written, EpilogueLayout& layout) const {
     if (!has_shape(x, call_.shape)) refuse_shape(x, name, InputShape::matrix);
     const bool is_filter = p_.conv.kind == Conv::wgrad;
     const auto stride = is_filter ? filter_stride(x) : pixel_stride(x);
-    if (!stride) refuse_order(x, name);
+    if (!stride) refuse_order(x, name, written);
     layout.alignment = uint8_t(alignment_of(x.data));
     layout.stride = *stride;
     layout.stride_batch = by_group(is_filter ? p_.m * *stride : p_.n);
   }
 
-  [[noreturn]] void refuse_order(const Operand& x, const char* name) const {
+  [[noreturn]] void refuse_order(const Operand& x, const char* name, bool written) const {
     refuse_value("{} is {} with strides ({}), but it must lie in memory as D does, channels last. Pass {}", name,
                  shape_text(x), fmt::join(x.stride, x.stride + x.ndim, ", "),
-                 channels_last_remedy(name, call_.ndim - 2));
+                 channels_last_remedy(name, call_.ndim - 2, written));
   }
 
   [[noreturn]] void refuse_shape(const Operand& x, const char* name, InputShape shape) const {

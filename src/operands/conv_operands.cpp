@@ -118,7 +118,7 @@ class Builder {
     const Operand& c = *t_.c;
     check(c, "c", form(kAnyType));
     p_.has_c = true;
-    p_.c = layout_like_d(c, "c");
+    p_.c = layout_like_d(c, "c", false);
     arguments_.c = c.data;
   }
 
@@ -165,7 +165,7 @@ class Builder {
     if (d_type && *d_type != out.dtype) {
       refuse_type("out is {}, but out_dtype is {}; leave one of them away", to_string(out.dtype), to_string(*d_type));
     }
-    p_.d = layout_like_d(out, "out");
+    p_.d = layout_like_d(out, "out", true);
     arguments_.d = out.data;
   }
 
@@ -269,23 +269,24 @@ class Builder {
         text(y_), text(x_), text(w_), text(expected));
   }
 
-  int64_t pixel_stride_of(const Operand& x, const char* name) const {
+  int64_t pixel_stride_of(const Operand& x, const char* name, bool written = false) const {
     if (const auto stride = pixel_stride(x)) return *stride;
-    refuse_order(x, name, "a pixel's channels must be neighbours, and its pixels equally far apart, image by image");
+    refuse_order(x, name, written,
+                 "a pixel's channels must be neighbours, and its pixels equally far apart, image by image");
   }
 
-  int64_t filter_stride_of(const Operand& w, const char* name) const {
+  int64_t filter_stride_of(const Operand& w, const char* name, bool written = false) const {
     if (const auto stride = filter_stride(w)) return *stride;
-    refuse_order(w, name, "a tap's channels must be neighbours, and a filter's taps packed");
+    refuse_order(w, name, written, "a tap's channels must be neighbours, and a filter's taps packed");
   }
 
-  [[noreturn]] void refuse_order(const Operand& x, const char* name, const char* what) const {
+  [[noreturn]] void refuse_order(const Operand& x, const char* name, bool written, const char* what) const {
     refuse_value("{} is {} with strides ({}), but {}. Pass {}{}", name, shape_text(x),
-                 fmt::join(x.stride, x.stride + x.ndim, ", "), what, channels_last_remedy(name, options_.axes),
+                 fmt::join(x.stride, x.stride + x.ndim, ", "), what, channels_last_remedy(name, options_.axes, written),
                  options_.may_convert ? ", or convert=True to have it copied" : "");
   }
 
-  MatrixLayout layout_like_d(const Operand& x, const char* name) const {
+  MatrixLayout layout_like_d(const Operand& x, const char* name, bool written) const {
     if (shape_of(x) != call_.shape) {
       refuse_value("{} is {}; it must be {}", name, shape_text(x), text(call_.shape));
     }
@@ -293,10 +294,10 @@ class Builder {
     layout.dtype = x.dtype;
     layout.alignment = alignment_of(x.data);
     if (options_.kind == Conv::wgrad) {
-      layout.stride_row = filter_stride_of(x, name);
+      layout.stride_row = filter_stride_of(x, name, written);
       layout.stride_batch = saturating_product(conv_.filters, layout.stride_row);
     } else {
-      layout.stride_row = pixel_stride_of(x, name);
+      layout.stride_row = pixel_stride_of(x, name, written);
     }
     return layout;
   }

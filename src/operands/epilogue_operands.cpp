@@ -28,7 +28,7 @@ class MatrixPlacer {
       case InputShape::column:
         return place_column(x, name, layout);
       case InputShape::matrix:
-        return place_matrix(x, name, role == EpilogueRole::input, layout);
+        return place_matrix(x, name, role == EpilogueRole::output, layout);
     }
   }
 
@@ -94,16 +94,16 @@ class MatrixPlacer {
     layout.stride_batch = varies && p_.batch > 1 ? x.stride[0] : 0;
   }
 
-  void place_matrix(const Operand& given, const char* name, bool may_broadcast, EpilogueLayout& layout) const {
+  void place_matrix(const Operand& given, const char* name, bool written, EpilogueLayout& layout) const {
     const auto [batch, rows, columns] = call_.d_shape();
     const int64_t entries = call_.batched ? batch : 1;
-    may_broadcast = may_broadcast && !call_.stacks_rows();
+    const bool may_broadcast = !written && !call_.stacks_rows();
     const bool fits = (given.ndim == 2 || given.ndim == 3) && given.rows() == rows && given.columns() == columns &&
                       (given.batch() == entries || (may_broadcast && given.batch() == 1)) &&
                       (may_broadcast || (given.ndim == 3) == call_.batched);
     if (!fits) refuse_shape(given, name, InputShape::matrix);
-    const Operand x = call_.stacks_rows() ? stacked(given, name) : given;
-    const MatrixLayout matrix = layout_of(x, name);
+    const Operand x = call_.stacks_rows() ? stacked(given, name, written) : given;
+    const MatrixLayout matrix = layout_of(x, name, written);
     layout.order = matrix.stride_col == 1 || columns <= 1 ? Order::row : Order::column;
     layout.alignment = uint8_t(matrix.alignment);
     layout.stride = layout.order == Order::row ? matrix.stride_row : matrix.stride_col;

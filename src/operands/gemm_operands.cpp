@@ -125,7 +125,7 @@ class Builder {
       refuse_value("c is {}; it must be {}", shape_text(c), shape_of_d());
     }
     p_.has_c = true;
-    p_.c = layout_like_d(c, "c");
+    p_.c = layout_like_d(c, "c", false);
     arguments_.c = c.data;
   }
 
@@ -200,7 +200,7 @@ class Builder {
     if (call_.batched != (out.ndim == 3) || !has_shape_of_d(out, false)) {
       refuse_value("out is {}; it must be {}", shape_text(out), shape_of_d());
     }
-    p_.d = layout_like_d(out, "out");
+    p_.d = layout_like_d(out, "out", true);
     arguments_.d = out.data;
   }
 
@@ -231,7 +231,7 @@ class Builder {
           "scale_out is {}; it must be {}", shape_text(given),
           call_.batched ? fmt::format("({}, {}, {})", batch, rows, columns) : fmt::format("({}, {})", rows, columns));
     }
-    const Operand x = call_.stacks_rows() ? stacked(given, "scale_out") : given;
+    const Operand x = call_.stacks_rows() ? stacked(given, "scale_out", true) : given;
     p_.scale_out.stride_row = x.stride[x.ndim - 2];
     p_.scale_out.stride_k = x.stride[x.ndim - 1];
     p_.scale_out.stride_batch = x.ndim == 3 && x.shape[0] > 1 ? x.stride[0] : 0;
@@ -330,8 +330,8 @@ class Builder {
     return x.rows() == rows && x.columns() == columns && (x.batch() == entries || (may_broadcast && x.batch() == 1));
   }
 
-  MatrixLayout layout_like_d(const Operand& x, const char* name) const {
-    return layout_of(call_.stacks_rows() ? stacked(x, name) : x, name);
+  MatrixLayout layout_like_d(const Operand& x, const char* name, bool written) const {
+    return layout_of(call_.stacks_rows() ? stacked(x, name, written) : x, name, written);
   }
 
   std::string shape_of_d() const {
@@ -377,8 +377,10 @@ void set_plan_options(const PlanOptions& options, GemmProblem& problem) {
 
 void check_out_scale(Granularity granularity) {
   if (granularity == Granularity::block_1x128) return;
-  refuse_value("out_scale is {}; it must be \"block_1x128\", or, for scaled_gemm alone, \"row\"",
-               to_string(granularity));
+  refuse_value(
+      "out_scale is {}; it must be \"block_1x128\", or, where cleave.gemm, scaled_gemm or grouped_gemm is called, "
+      "\"row\"",
+      to_string(granularity));
 }
 
 GemmCall make_call(const GemmTensors& tensors, const GemmOptions& options) {

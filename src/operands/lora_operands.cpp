@@ -37,7 +37,7 @@ LoraCall make_call(const LoraTensors& tensors, double scale) {
                       .x = row_major(x, "x"),
                       .a = row_major(a, "a"),
                       .b = row_major(b, "b"),
-                      .out = row_major(out, "out"),
+                      .out = row_major(out, "out", true),
                       .wide_offs = offs.int64,
                       .device = x.device},
           .arguments = {.x = x.data,

@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/contiguous.h"
 #include "base/refuse.h"
 #include "cleave/core/saturate.h"
 #include "cleave/names.h"
@@ -80,14 +81,19 @@ Operand transposed(Operand x) {
   return x;
 }
 
-Operand stacked(const Operand& x, const char* name) {
+std::string contiguous_remedy(const char* name, bool written) {
+  const std::string remedy = pass_contiguous(name, written);
+  return written ? remedy : fmt::format("{0}: {1}.contiguous() in torch, numpy.ascontiguousarray({1})", remedy, name);
+}
+
+Operand stacked(const Operand& x, const char* name, bool written) {
   const int64_t rows = x.shape[1];
   const int64_t even = saturating_product(rows, x.stride[1]);
   if (x.shape[0] > 1 && rows > 1 && x.stride[0] != even && !x.empty()) {
     refuse_value(
         "{0} is {1} with strides ({2}, {3}, ...); with counts, a group must begin where the one before has its last "
-        "row: a stride of {4}, not {2}. Pass a contiguous copy of {0}",
-        name, shape_text(x), x.stride[0], x.stride[1], even);
+        "row: a stride of {4}, not {2}. {5}",
+        name, shape_text(x), x.stride[0], x.stride[1], even, contiguous_remedy(name, written));
   }
   Operand flat = x;
   flat.ndim = x.ndim - 1;
@@ -100,7 +106,7 @@ Operand stacked(const Operand& x, const char* name) {
   return flat;
 }
 
-MatrixLayout layout_of(const Operand& x, const char* name) {
+MatrixLayout layout_of(const Operand& x, const char* name, bool written) {
   if (x.empty()) {  // NumPy may say strides of 0
     return {.dtype = x.dtype, .stride_row = x.columns()};
   }
@@ -113,10 +119,8 @@ MatrixLayout layout_of(const Operand& x, const char* name) {
     } else if (x.rows() <= 1) {
       row = 1;
     } else {
-      refuse_value(
-          "{0} has strides ({1}, {2}); one of them must be 1. Pass a copy: {0}.contiguous() in torch, "
-          "numpy.ascontiguousarray({0})",
-          name, row, col);
+      refuse_value("{} has strides ({}, {}); one of them must be 1. {}", name, row, col,
+                   contiguous_remedy(name, written));
     }
   }
   return {.dtype = x.dtype,

@@ -70,15 +70,18 @@ void check_place(const Operand& operand, const char* name, int device, const cha
 /// Checks all three.
 void check_form(const Operand& operand, const char* name, const Form& form, int device, const char* leader);
 
+/// What helps where a tensor does not lie as it must. `written`: whether the operation writes it.
+std::string contiguous_remedy(const char* name, bool written);
+
 /// Throws Error(invalid_argument) if neither of the last two strides is 1.
-MatrixLayout layout_of(const Operand& operand, const char* name);
+MatrixLayout layout_of(const Operand& operand, const char* name, bool written = false);
 
 /// The matrix whose rows are `x`'s columns.
 Operand transposed(Operand x);
 
 /// [groups, rows, ...] as [groups * rows, ...]. Throws Error(invalid_argument) unless all rows are
 /// the same distance apart.
-Operand stacked(const Operand& x, const char* name);
+Operand stacked(const Operand& x, const char* name, bool written = false);
 
 /// The layout of new matrices, packed row by row.
 MatrixLayout packed_layout(DType dtype, int64_t batch, int64_t rows, int64_t columns);

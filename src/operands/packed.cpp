@@ -5,13 +5,11 @@
 
 namespace cleave {
 
-MatrixLayout row_major(const Operand& x, const char* name) {
-  const MatrixLayout layout = layout_of(x, name);
+MatrixLayout row_major(const Operand& x, const char* name, bool written) {
+  const MatrixLayout layout = layout_of(x, name, written);
   if (x.columns() > 1 && layout.stride_col != 1) {
-    refuse_value(
-        "{0} has strides ({1}, {2}); its rows must be contiguous. Pass a copy: {0}.contiguous() in torch, "
-        "numpy.ascontiguousarray({0})",
-        name, x.stride[0], x.stride[1]);
+    refuse_value("{} has strides ({}, {}); its rows must be contiguous. {}", name, x.stride[0], x.stride[1],
+                 contiguous_remedy(name, written));
   }
   return layout;
 }
@@ -20,7 +18,7 @@ int64_t packed_count(const Operand& x, const char* name) {
   int64_t count = 1;
   for (int i = x.ndim - 1; i >= 0; --i) {
     if (!x.empty() && x.shape[i] != 1 && x.stride[i] != count) {
-      refuse_value("{0} is not contiguous; pass a copy: {0}.contiguous() in torch, numpy.ascontiguousarray({0})", name);
+      refuse_value("{} is not contiguous. {}", name, contiguous_remedy(name, false));
     }
     count = saturating_product(count, x.shape[i]);
   }

@@ -6,7 +6,7 @@
 namespace cleave {
 
 /// The layout of a matrix; throws Error(invalid_argument) unless its rows are contiguous.
-MatrixLayout row_major(const Operand& x, const char* name);
+MatrixLayout row_major(const Operand& x, const char* name, bool written = false);
 
 /// The number of elements; throws Error(invalid_argument) unless they lie side by side in the order
 /// of their indices.

@@ -39,6 +39,7 @@ class Builder {
     p_.granularity = options_.granularity;
     p_.given_scale = options_.given_scale;
     p_.symmetric = options_.symmetric;
+    p_.ue8m0_scale = options_.ue8m0;
     arguments_.x = t_.x->data;
   }
 
@@ -58,7 +59,7 @@ class Builder {
     if (q.rows() != p_.rows || q.columns() != p_.cols) {
       refuse_value("out is {}; it must be ({}, {}), as x is", shape_text(q), p_.rows, p_.cols);
     }
-    p_.q = row_major(q, "out");
+    p_.q = row_major(q, "out", true);
     arguments_.q = q.data;
   }
 
@@ -114,26 +115,26 @@ class Builder {
 
   /// Matrices of x's shape beside x and q.
   void place_residual() {
-    const auto place = [&](const Operand& matrix, const char* name, MatrixLayout& layout, auto*& data) {
+    const auto place = [&](const Operand& matrix, const char* name, bool written, MatrixLayout& layout, auto*& data) {
       check(matrix, name, {2, 2, kFloatTypes});
       if (matrix.rows() != p_.rows || matrix.columns() != p_.cols) {
         refuse_value("{} is {}; it must be ({}, {}), as x is", name, shape_text(matrix), p_.rows, p_.cols);
       }
-      layout = row_major(matrix, name);
+      layout = row_major(matrix, name, written);
       data = matrix.data;
     };
     if (t_.normed) {
       p_.has_normed = true;
-      place(*t_.normed, "normed_out", p_.normed_out, arguments_.normed_out);
+      place(*t_.normed, "normed_out", true, p_.normed_out, arguments_.normed_out);
     }
     if (!t_.residual) {
       if (t_.residual_out) refuse_value("residual_out is given without residual; pass residual, or leave it out");
       return;
     }
     p_.has_residual = true;
-    place(*t_.residual, "residual", p_.residual, arguments_.residual);
+    place(*t_.residual, "residual", false, p_.residual, arguments_.residual);
     if (t_.residual_out) {
-      place(*t_.residual_out, "residual_out", p_.residual_out, arguments_.residual_out);
+      place(*t_.residual_out, "residual_out", true, p_.residual_out, arguments_.residual_out);
     } else {
       p_.residual_out = packed_layout(p_.residual.dtype, 1, p_.rows, p_.cols);
     }

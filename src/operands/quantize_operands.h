@@ -25,6 +25,7 @@ struct QuantizeOptions {
   std::optional<DType> dtype;    ///< of q; needed without one
   bool given_scale = false;
   bool symmetric = true;
+  bool ue8m0 = false;
   Norm norm = Norm::none;
   float eps = 0.0f;
   bool zero_centered = false;

@@ -492,10 +492,11 @@ std::vector<Choice> candidates(const GemmProblem& problem, const DeviceInfo& dev
 }
 
 Cheapest cheapest(const GemmProblem& problem, const DeviceInfo& device, Kernels kernels) {
-  constexpr double kFar = 1.25;  // the closely cheapest is farther off roughly in one case of two hundred
+  // The closely cheapest is farther off roughly in one case of two hundred; a convolution's rough model errs by more.
+  const double far = problem.conv.kind == Conv::none ? 1.25 : 1.5;
   const Considered considered = consider(problem, device, kernels);
   Cheapest best{.considered = considered.count()};
-  considered.visit_near(kFar, problem, device, [&](Choice&& choice) {
+  considered.visit_near(far, problem, device, [&](Choice&& choice) {
     if (!best.choice || is_cheaper(choice, *best.choice)) best.choice = std::move(choice);
   });
   return best;

@@ -1,4 +1,4 @@
-// Data gradients of few channels by tensor cores (kernel/conv_direct_spread.h): which are served, and how they are cut.
+// Data gradients of few channels by tensor cores (direct/spread.h): which are served, and how they are cut.
 #pragma once
 
 #include <optional>

@@ -27,17 +27,33 @@ float mode_number(SplitKMode mode) {
   }
 }
 
-bool straddles(const GemmConfig& c, const GemmProblem& p) {
-  const auto within = [&](Major major, int64_t extent) {
-    return (major == Major::k ? p.k : extent) * int64_t(size_of(c.operands.a)) % 128 != 0;
-  };
-  return within(c.operands.a_major, p.m) || within(c.operands.b_major, columns_of_b(p));
+/// Bytes that the rows of an operand begin at multiples of, as a logarithm: at most a line of L2's.
+float aligned(const GemmConfig& c, int64_t row) {
+  constexpr int kLine = 7;
+  return float(std::min(std::countr_zero(uint64_t(row) * size_of(c.operands.a)), kLine));
+}
+
+/// How many of something there are where the last one is not full.
+double whole(double count) {
+  return std::max(std::ceil(count - 1e-9), 1.0);
 }
 
 /// A group's length in the dimension that groups share.
 double mean_extent(Grouping dimension, const GemmProblem& p) {
   const int64_t shared = dimension == Grouping::m ? p.m : dimension == Grouping::n ? p.n : p.k;
-  return double(shared) / double(std::max<int64_t>(p.batch, 1));
+  return std::max(double(shared), 1.0) / double(std::max<int64_t>(p.batch, 1));
+}
+
+/// What tiles, with those that share loads, have of that dimension; 1 of K, where no tile ends.
+double step_of(const GemmConfig& c) {
+  switch (c.schedule.grouping) {
+    case Grouping::m:
+      return c.tile.m * c.cluster.multicast_m;
+    case Grouping::n:
+      return c.tile.n * c.cluster.multicast_n;
+    default:
+      return 1;
+  }
 }
 
 }  // namespace
@@ -59,15 +75,23 @@ ProductFeatures product_features(const Choice& choice, const DeviceInfo& device,
   const auto log2 = [](double x) { return float(std::log2(std::max(x, 1.0))); };
   const double tiles_m = double(s.tiles_m) * c.cluster.multicast_m, tiles_n = double(s.tiles_n) * c.cluster.multicast_n;
   const double resident = std::min<double>(s.clusters, resident_clusters(cluster_size(c), device));
-  const double waves = choice.tiles * s.slices / c.cluster.k / resident;
+  const double waves = choice.tiles * s.slices / c.cluster.k / resident, whole_waves = whole(waves);
+  const double bytes = size_of(c.operands.a), m = double(p.m), n = double(columns_of_b(p)), k = double(p.k);
+  const double extent = mean_extent(c.schedule.grouping, p), extent_tiles = extent / step_of(c);
+  const double slice_blocks = double(s.k_blocks) / s.slices;
   const auto share = [&](double us) { return float(us / time.us); };
   return {
-      .m = log2(double(p.m)),
-      .n = log2(double(columns_of_b(p))),
-      .k = log2(double(p.k)),
+      .m = log2(m),
+      .n = log2(n),
+      .k = log2(k),
+      .bytes_a = log2(m * k * bytes),
+      .bytes_b = log2(n * k * bytes),
+      .outputs = log2(m * n),
       .transposed = float(choice.spec.transposed),
       .tile_m = float(c.tile.m),
       .tile_n = float(c.tile.n),
+      .tile_area = log2(double(c.tile.m) * c.tile.n),
+      .tile_aspect = float(std::log2(double(c.tile.m) / c.tile.n)),
       .pingpong = float(c.warps.pingpong),
       .multicast_m = float(c.cluster.multicast_m),
       .multicast_n = float(c.cluster.multicast_n),
@@ -77,12 +101,17 @@ ProductFeatures product_features(const Choice& choice, const DeviceInfo& device,
       .stages = float(c.tile.stages),
       .tiles_m = log2(tiles_m),
       .tiles_n = log2(tiles_n),
+      .tiles = log2(tiles_m * tiles_n),
       .filled_m = float(double(p.m) / (tiles_m * output_rows(c))),
       .filled_n = float(double(p.n) / (tiles_n * output_columns(c))),
       .waves = log2(waves),
-      .idle = float(std::ceil(waves - 1e-9) - waves),
-      .slice_blocks = log2(double(s.k_blocks) / s.slices),
-      .straddles = float(straddles(c, p)),
+      .whole_waves = log2(whole_waves),
+      .filled_waves = float(waves / whole_waves),
+      .idle = float(whole_waves - waves),
+      .slice_blocks = log2(slice_blocks),
+      .filled_slices = float(slice_blocks / whole(slice_blocks)),
+      .aligned_a = aligned(c, c.operands.a_major == Major::k ? p.k : p.m),
+      .aligned_b = aligned(c, c.operands.b_major == Major::k ? p.k : columns_of_b(p)),
       .major_a = float(c.operands.a_major != Major::k),
       .major_b = float(c.operands.b_major != Major::k),
       .element = float(size_of(c.operands.a)),
@@ -105,7 +134,9 @@ ProductFeatures product_features(const Choice& choice, const DeviceInfo& device,
       .classes = float(c.conv.fuses_classes),
       .direction = float(conv.kind),
       .grouping = float(c.schedule.grouping),
-      .extent = log2(mean_extent(c.schedule.grouping, p)),
+      .extent = log2(extent),
+      .extent_tiles = float(std::log2(extent_tiles)),
+      .filled_extent = float(extent_tiles / whole(extent_tiles)),
   };
 }
 

@@ -14,51 +14,63 @@
 namespace cleave {
 
 // What a tree may ask, in the order of the array. Sizes are logarithms to the base of 2.
-#define CLEAVE_PRODUCT_FEATURES(X)                                              \
-  X(m) /* as the kernel sees the problem, */                                    \
-  X(n) /* transposed where it is so */                                          \
-  X(k)                                                                          \
-  X(transposed)                                                                 \
-  X(tile_m) /* rows and columns, no logarithms */                               \
-  X(tile_n)                                                                     \
-  X(pingpong)                                                                   \
-  X(multicast_m)                                                                \
-  X(multicast_n)                                                                \
-  X(mode) /* none, cluster, parallel, stream_k */                               \
-  X(slices)                                                                     \
-  X(cluster_k)                                                                  \
-  X(stages)                                                                     \
-  X(tiles_m)                                                                    \
-  X(tiles_n)                                                                    \
-  X(filled_m) /* share of the tiles' rows that are the matrix's */              \
-  X(filled_n)                                                                   \
-  X(waves)                                                                      \
-  X(idle)         /* waves less the GPU's full ones: what the last one lacks */ \
-  X(slice_blocks) /* k blocks of a slice */                                     \
-  X(straddles)    /* whether rows begin within lines of L2 */                   \
-  X(major_a)      /* whether contiguous along M */                              \
-  X(major_b)                                                                    \
-  X(element) /* bytes */                                                        \
-  X(integers)                                                                   \
-  X(scaling)                                                                    \
-  X(on_chip) /* shares of the predicted time */                                 \
-  X(l2)                                                                         \
-  X(memory)                                                                     \
-  X(power)                                                                      \
-  X(epilogues)                                                                  \
-  X(reduction)                                                                  \
-  X(us)                                                                         \
-  X(narrow)   /* whether threads copy an operand */                             \
-  X(taps)     /* of convolutions, else 0 */                                     \
-  X(channels) /* of a tap, in what is gathered */                               \
-  X(stride)                                                                     \
-  X(line)    /* outputs along an image's line */                                \
-  X(groups)  /* of channels, or of a grouped dimension */                       \
-  X(gather)  /* whether threads copy what is gathered */                        \
-  X(classes) /* side by side 1, else 0 */                                       \
-  X(direction)                                                                  \
-  X(grouping) /* the dimension that groups share, else 0 */                     \
-  X(extent)   /* a group's in it, on average */
+#define CLEAVE_PRODUCT_FEATURES(X)                                                                 \
+  X(m) /* as the kernel sees the problem, */                                                       \
+  X(n) /* transposed where it is so */                                                             \
+  X(k)                                                                                             \
+  X(bytes_a)                                                                                       \
+  X(bytes_b)                                                                                       \
+  X(outputs)                                                                                       \
+  X(transposed)                                                                                    \
+  X(tile_m) /* rows and columns, no logarithms */                                                  \
+  X(tile_n)                                                                                        \
+  X(tile_area)                                                                                     \
+  X(tile_aspect)                                                                                   \
+  X(pingpong)                                                                                      \
+  X(multicast_m)                                                                                   \
+  X(multicast_n)                                                                                   \
+  X(mode) /* none, cluster, parallel, stream_k */                                                  \
+  X(slices)                                                                                        \
+  X(cluster_k)                                                                                     \
+  X(stages)                                                                                        \
+  X(tiles_m)                                                                                       \
+  X(tiles_n)                                                                                       \
+  X(tiles)                                                                                         \
+  X(filled_m) /* share of the tiles' rows that are the matrix's */                                 \
+  X(filled_n)                                                                                      \
+  X(waves)                                                                                         \
+  X(whole_waves)   /* with the last one, which may not be full: */                                 \
+  X(filled_waves)  /* the share of them all that is */                                             \
+  X(idle)          /* and what it lacks */                                                         \
+  X(slice_blocks)  /* k blocks of a slice */                                                       \
+  X(filled_slices) /* share of the slices' k blocks, the longest one's for each, that there are */ \
+  X(aligned_a)     /* bytes that rows begin at multiples of, at most a line */                     \
+  X(aligned_b)                                                                                     \
+  X(major_a) /* whether contiguous along M */                                                      \
+  X(major_b)                                                                                       \
+  X(element) /* bytes */                                                                           \
+  X(integers)                                                                                      \
+  X(scaling)                                                                                       \
+  X(on_chip) /* shares of the predicted time */                                                    \
+  X(l2)                                                                                            \
+  X(memory)                                                                                        \
+  X(power)                                                                                         \
+  X(epilogues)                                                                                     \
+  X(reduction)                                                                                     \
+  X(us)                                                                                            \
+  X(narrow)   /* whether threads copy an operand */                                                \
+  X(taps)     /* of convolutions, else 0 */                                                        \
+  X(channels) /* of a tap, in what is gathered */                                                  \
+  X(stride)                                                                                        \
+  X(line)    /* outputs along an image's line */                                                   \
+  X(groups)  /* of channels, or of a grouped dimension */                                          \
+  X(gather)  /* whether threads copy what is gathered */                                           \
+  X(classes) /* side by side 1, else 0 */                                                          \
+  X(direction)                                                                                     \
+  X(grouping)      /* the dimension that groups share, else 0 */                                   \
+  X(extent)        /* a group's in it, on average, */                                              \
+  X(extent_tiles)  /* and in tiles, */                                                             \
+  X(filled_extent) /* of which a group of the average fills this share */
 struct ProductFeatures {
 #define CLEAVE_MEMBER(name) float name;
   CLEAVE_PRODUCT_FEATURES(CLEAVE_MEMBER)

@@ -2,6 +2,7 @@
 
 #include <bit>
 
+#include "base/contiguous.h"
 #include "cleave/device.h"
 #include "cleave/names.h"
 #include "problem/overlap.h"
@@ -9,16 +10,17 @@
 
 namespace cleave {
 
-bool check_stride(const char* argument, const char* which, int64_t stride, bool may_be_zero, Messages& out) {
+bool check_stride(const char* argument, const char* which, int64_t stride, bool may_be_zero, bool written,
+                  Messages& out) {
   if (stride > 0 || (stride == 0 && may_be_zero)) return true;
   if (stride < 0) {
-    out.add("{}.{} is {}; strides must not be negative. Pass a contiguous copy of {}", argument, which, stride,
-            argument);
+    out.add("{}.{} is {}; strides must not be negative. {}", argument, which, stride,
+            pass_contiguous(argument, written));
   } else {
     out.add(
         "{0}.{1} is 0, so elements of {0} share an address; only the batch stride of an input may be 0. Set it to the "
-        "elements from one to the next, or, where {0} is broadcast, pass a contiguous copy",
-        argument, which);
+        "elements from one to the next, or, where {0} is broadcast: {2}",
+        argument, which, pass_contiguous(argument, written));
   }
   return false;
 }
@@ -49,7 +51,7 @@ bool check_layout(const char* argument, const Placement& matrix, bool written, M
   if (matrix.empty()) return false;
 
   const auto check = [&](const char* which, int64_t size, int64_t stride, bool may_be_zero) {
-    return size == 1 || check_stride(argument, which, stride, may_be_zero, out);
+    return size == 1 || check_stride(argument, which, stride, may_be_zero, written, out);
   };
   const bool rows = check("stride_row", matrix.rows, layout.stride_row, false);
   const bool columns = check("stride_col", matrix.columns, layout.stride_col, false);
@@ -57,8 +59,8 @@ bool check_layout(const char* argument, const Placement& matrix, bool written, M
   if (!rows || !columns || !entries) return false;
 
   if (matrix.rows > 1 && matrix.columns > 1 && layout.stride_row != 1 && layout.stride_col != 1) {
-    out.add("{0}.stride_row is {1} and {0}.stride_col is {2}; one of them must be 1. Pass a contiguous copy of {0}",
-            argument, layout.stride_row, layout.stride_col);
+    out.add("{0}.stride_row is {1} and {0}.stride_col is {2}; one of them must be 1. {3}", argument, layout.stride_row,
+            layout.stride_col, pass_contiguous(argument, written));
     return false;
   }
 
@@ -78,8 +80,8 @@ bool check_addressable(const char* argument, const Placement& matrix, const char
 void check_rows(const char* argument, const Placement& matrix, bool written, Messages& out) {
   if (!check_layout(argument, matrix, written, out)) return;
   if (matrix.columns > 1 && matrix.layout.stride_col != 1) {
-    out.add("{0}.stride_col is {1}; it must be 1, so that rows are contiguous. Pass a contiguous copy of {0}", argument,
-            matrix.layout.stride_col);
+    out.add("{}.stride_col is {}; it must be 1, so that rows are contiguous. {}", argument, matrix.layout.stride_col,
+            pass_contiguous(argument, written));
   } else if (written && overlaps_itself(matrix)) {
     out.add("{0} overlaps itself: its rows have {1} elements, but start {2} apart. Pass a contiguous {0}", argument,
             matrix.columns, matrix.layout.stride_row);

@@ -27,7 +27,8 @@ bool check_size(const char* argument, int64_t size, Messages& out);
 void check_alignment(const char* argument, const MatrixLayout& layout, Messages& out);
 
 /// The stride of a dimension that has more than one element. True if it may be used in address arithmetic.
-bool check_stride(const char* argument, const char* which, int64_t stride, bool may_be_zero, Messages& out);
+bool check_stride(const char* argument, const char* which, int64_t stride, bool may_be_zero, bool written,
+                  Messages& out);
 
 /// `dimensions`: what the rows, columns and entries of the batch are.
 bool check_addressable(const char* argument, const Placement& matrix, const char* dimensions, Messages& out);

@@ -9,10 +9,10 @@
 namespace cleave {
 namespace {
 
-void check_strides(const char* argument, const Placement& scales, Messages& out) {
+void check_strides(const char* argument, const Placement& scales, bool written, Messages& out) {
   if (scales.empty()) return;
   const auto check = [&](const char* which, int64_t size, int64_t stride) {
-    return size == 1 || check_stride(argument, which, stride, true, out);
+    return size == 1 || check_stride(argument, which, stride, true, written, out);
   };
   const bool rows = check("stride_row", scales.rows, scales.layout.stride_row);
   const bool columns = check("stride_k", scales.columns, scales.layout.stride_col);
@@ -33,7 +33,7 @@ void check_scales(const char* argument, const ScaleLayout& scales, const char* o
             scales.rows, kScaleBlock, kScaleBlock);
     return;
   }
-  check_strides(argument, place(p), out);
+  check_strides(argument, place(p), false, out);
 }
 
 void check_zero(const GemmProblem& p, Messages& out) {
@@ -86,7 +86,7 @@ void check_scale_out(const GemmProblem& p, Messages& out) {
     out.add("out_scale is given, but this is a convolution; quantise its output in a step of its own");
   }
   const Placement scales = scale_out_of(p);
-  check_strides("scale_out", scales, out);
+  check_strides("scale_out", scales, true, out);
   if (overlaps_itself(scales)) {
     out.add(
         "scale_out overlaps itself: with strides {}, {} and {} (row, block, batch) scales share addresses. Pass a "

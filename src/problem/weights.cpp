@@ -112,8 +112,8 @@ void check_weights(const GemmProblem& p, Messages& out) {
   }
   const Placement scales = weight_scale_of(p);
   const bool sound =
-      (scales.rows <= 1 || check_stride("scale", "stride_k", scales.layout.stride_row, false, out)) &&
-      (scales.batch <= 1 || check_stride("scale", "stride_batch", scales.layout.stride_batch, true, out));
+      (scales.rows <= 1 || check_stride("scale", "stride_k", scales.layout.stride_row, false, false, out)) &&
+      (scales.batch <= 1 || check_stride("scale", "stride_batch", scales.layout.stride_batch, true, false, out));
   if (scales.layout.stride_row > kMaxSize) {
     out.add("scale.stride_k is {}; at most 2^31 - 1 is served. Pass a contiguous copy of scales",
             scales.layout.stride_row);

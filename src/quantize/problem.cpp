@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "base/contiguous.h"
 #include "cleave/core/math.h"
 #include "cleave/core/saturate.h"
 #include "cleave/names.h"
@@ -119,10 +120,8 @@ void check_scales(const char* argument, const Placement& scales, bool written, M
   check_alignment(argument, layout, out);
   if (scales.empty()) return;
   if (layout.stride_row < 0 || layout.stride_col < 0 || !addressable(scales)) {
-    out.add(
-        "{}.stride_row is {} and {}.stride_col is {}; strides must not be negative, nor span 2^63 bytes. Pass a "
-        "contiguous copy of {}",
-        argument, layout.stride_row, argument, layout.stride_col, argument);
+    out.add("{0}.stride_row is {1} and {0}.stride_col is {2}; strides must not be negative, nor span 2^63 bytes. {3}",
+            argument, layout.stride_row, layout.stride_col, pass_contiguous(argument, written));
   } else if (written && overlaps_itself(scales)) {
     out.add(
         "{0} overlaps itself: with strides {1} and {2} (row, column), elements of [{3}, {4}] share addresses. Pass a "
@@ -176,7 +175,7 @@ void check_options(const QuantizeProblem& p, Messages& out) {
     }
   };
   check_alone(p.gated, "gated");
-  check_alone(p.ue8m0_scale, "ue8m0_scale");
+  check_alone(p.ue8m0_scale, "ue8m0_scale (use_ue8m0)");
 }
 
 /// What may go with a norm, and what needs one.

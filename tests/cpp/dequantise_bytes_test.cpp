@@ -1,5 +1,5 @@
 // Codes of 4 bits as 8-bit elements: every code, beside every zero point, in every place of a word.
-#include "cleave/mainloop/dequantise_bytes.h"
+#include "cleave/weights/dequantise_bytes.h"
 
 #include <gtest/gtest.h>
 

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "cleave/config/shift.h"
+#include "cleave/config/direct_shift.h"
 #include "cleave/config/smem_plan.h"
 #include "cleave/conv/direct_conv.h"
 #include "cleave/names.h"

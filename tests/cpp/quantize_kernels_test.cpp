@@ -280,6 +280,9 @@ std::set<std::string> typical_sources() {
   add(smooth);
   add(make(7168, Granularity::block_1x128, DType::f32, DType::e4m3));
   add(make(7167, Granularity::block_1x128, DType::bf16, DType::e5m2));
+  QuantizeProblem rounded = make(7168, Granularity::block_1x128, DType::bf16, DType::e4m3);
+  rounded.ue8m0_scale = true;
+  add(rounded);
   add(make(7168, Granularity::block_128x128, DType::bf16, DType::e4m3));
   for (const int64_t rows : {16, 4096}) {
     for (const int64_t cols : {7168, 7170}) {  // ups that are aligned, and that are not

@@ -413,7 +413,7 @@ TEST(Quantize, RefusesWhatNoKernelServes) {
                 p.scale.stride_row = 2;
                 p.ue8m0_scale = p.has_smooth = true;
               })),
-              "ue8m0_scale is true beside");
+              "ue8m0_scale (use_ue8m0) is true beside");
   expect_says(refusal(changed([](P& p) { p.cols = int64_t(1) << 31; })), "cols is 2147483648");
   expect_says(refusal(changed([](P& p) { p.x.dtype = DType::i8; }), ErrorCode::invalid_type), "x is int8");
   expect_says(refusal(changed([](P& p) {

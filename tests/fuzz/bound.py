@@ -9,7 +9,7 @@ K (1 + 1/s) 2^-23. To this come the sums of up to 264 parts where K is split, ea
 8-bit floats lose (32 + 1) 2^-13 in each step of 32, of four steps before float32 takes over, or,
 with fast accumulation, of all of K. The tensor cores read float32 as tf32, cut off after 10 bits:
 each product is off by at most 2^-9 (1 + 2^-11) of itself, but not with precision="ieee"; parts of
-float32 are off by what tests/float32_errors.py has of a product, and multiplied one after another.
+float32 are off by what tests/support/float32_errors.py has of a product, and multiplied one after another.
 All sums of int8 are exact.
 
 Integers. Where all products are multiples of a unit and the magnitudes of a sum stay below 2^24
@@ -34,9 +34,9 @@ import torch
 from cleave._epilogue.activations import GATED
 from cleave.testing.activations import activate, carried, opened
 from cleave.testing.arrays import TorchArrays
-from tests.float32_errors import PRODUCTS
-from tests.gemm_reference import RANGE, ROUNDOFF, SMALLEST
 from tests.gpu.products import stored
+from tests.support.float32_errors import PRODUCTS
+from tests.support.gemm_reference import RANGE, ROUNDOFF, SMALLEST
 
 from .operand import float64
 

@@ -11,7 +11,7 @@ import torch
 
 import cleave
 from cleave.testing.conv_axis import Axis
-from tests.conv_reference import Convolution, outputs_met, pixels_met
+from tests.support.conv_reference import Convolution, outputs_met, pixels_met
 
 from .bound import Expected, product
 from .epilogue import (

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from tests.gemm_reference import RANGE
+from tests.support.gemm_reference import RANGE
 
 from .bound import Expected, Sums
 from .problem import FLOAT8

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -45,6 +46,40 @@ def test_rows_are_those_of_any_batch(kind: str, n: int, k: int) -> None:
     assert different == []
     moved = [m for m in (1, 7, 64, 333) if not torch.equal(product(slice(MOST - m, MOST)), whole[MOST - m :])]
     assert moved == []
+
+
+DRAWN = ["bfloat16", "float16", "float32", "float8_e4m3fn row", "int8 row", "int4 weights", "mxfp4 weights"]
+
+
+def drawn_weights(count: int) -> list[tuple[str, int, int]]:
+    """Kinds, and sizes N, K of up to 2^26 together: multiples of 128 and 8, and some of 16 and 32 bits of neither."""
+    draw = random.Random(0)
+    found: list[tuple[str, int, int]] = []
+    while len(found) < count:
+        n, k = (round(2 ** draw.uniform(low, 14)) for low in (3, 6))
+        kind, step = draw.choice(DRAWN), 128 if draw.random() < 0.5 else 8
+        if "row" not in kind and draw.random() < 0.2:
+            step = 1  # 8 bits need rows of 16 bytes
+        n, k = (max(step, each // step * step) for each in (n, k))
+        if n * k <= 2**26 and not ("row" in kind and k % 16):
+            found.append((kind, n, k))
+    return found
+
+
+@pytest.mark.parametrize(("kind", "n", "k"), drawn_weights(200))
+def test_drawn_weights(kind: str, n: int, k: int) -> None:
+    """Sizes that nobody thought of; fewer numbers of rows of each."""
+    if kind.endswith("weights"):
+        k = -(-k // 128) * 128
+        packed = cleave.pack_weights(torch.randn(n, k, device="cuda").bfloat16(), format=kind.split()[0])
+        x = torch.randn(MOST, k, device="cuda").bfloat16()
+        product = lambda rows: cleave.mixed_gemm(x[rows], packed, **INVARIANT)  # noqa: E731
+    else:
+        product, _ = weight_and_rows(kind, n, k)
+    whole = product(slice(0, MOST))
+    sampled = [*random.Random(n).sample(range(1, 301), 12), 512, 1000, 2047, 4096]
+    assert [m for m in sampled if not torch.equal(product(slice(0, m)), whole[:m])] == []
+    assert [m for m in (1, 7, 333) if not torch.equal(product(slice(MOST - m, MOST)), whole[MOST - m :])] == []
 
 
 @cleave.epilogue

@@ -13,23 +13,24 @@ import pytest
 
 torch = pytest.importorskip("torch", minversion="2.10")
 
-TESTS = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
+SUPPORT = ROOT / "tests" / "support"
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 5, 8])
 def test_virtual_ranks(ranks: int) -> None:
-    """`tests/virtual_ranks.py 8 100000` is for longer."""
-    environment = os.environ | {"PYTHONPATH": str(TESTS.parent / "python"), "CLEAVE_PEER_TIMEOUT": "20"}
+    """`tests/support/virtual_ranks.py 8 100000` is for longer."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "python"), "CLEAVE_PEER_TIMEOUT": "20"}
     environment |= {"CUDA_DEVICE_MAX_CONNECTIONS": "32", "CUDA_MODULE_LOADING": "EAGER"}
-    run = [sys.executable, TESTS / "virtual_ranks.py", str(ranks), "640"]
+    run = [sys.executable, SUPPORT / "virtual_ranks.py", str(ranks), "640"]
     subprocess.run(run, check=True, timeout=120, env=environment)
 
 
 def test_survivors_name_the_rank_that_is_lost(tmp_path: Path) -> None:
     if torch.cuda.device_count() < 2:
         pytest.skip("it needs 2 GPUs")
-    run = [sys.executable, TESTS / "fault_ranks.py", "5", tmp_path / "report", "0", "cuda"]
-    environment = os.environ | {"PYTHONPATH": str(TESTS.parent / "python"), "CLEAVE_KERNELS": "covering"}
+    run = [sys.executable, SUPPORT / "fault_ranks.py", "5", tmp_path / "report", "0", "cuda"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "python"), "CLEAVE_KERNELS": "covering"}
     subprocess.run(run, check=True, timeout=240, env=environment)
     assert not (found := (tmp_path / "report").read_text()), found
 
@@ -39,9 +40,9 @@ def test_on_gpus(tmp_path: Path, ranks: int, transport: str) -> None:
     if torch.cuda.device_count() < ranks:
         pytest.skip(f"it needs {ranks} GPUs")
     # Few kernels, since a process compiles one after the other.
-    environment = os.environ | {"PYTHONPATH": str(TESTS.parent / "python"), "CLEAVE_KERNELS": "covering"}
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "python"), "CLEAVE_KERNELS": "covering"}
     environment |= {"CLEAVE_TRANSPORT": transport, "CLEAVE_PEER_TIMEOUT": "20"}
-    run = [sys.executable, TESTS / "distributed_ranks.py", str(ranks), "cuda", tmp_path / "report"]
+    run = [sys.executable, SUPPORT / "distributed_ranks.py", str(ranks), "cuda", tmp_path / "report"]
     subprocess.run(run, check=True, timeout=300, env=environment)
     report = json.loads((tmp_path / "report").read_text())
     assert len(report) > 10 and not any(report.values()), "\n".join(report.values())

@@ -1,4 +1,4 @@
-"""The model of what calls over ranks add, and what bench.expert_parallel writes; without a GPU.
+"""The model of what calls over ranks add, and what bench.distributed.experts writes; without a GPU.
 
 In processes of their own: cleave.distributed would add its operators to what other tests of this one see.
 """
@@ -42,7 +42,7 @@ def test_a_fit_finds_what_times_were_made_of(tmp_path: Path) -> None:
     program += "print(tables.text({'machine': of, **tables.pack(rows)}))"
     result.write_text(run(sys.executable, "-c", program))
     model.write_text((ROOT / "python/cleave/_cost_over_ranks.py").read_text())
-    said = run(sys.executable, "-m", "bench.distributed_fit", result, model)
+    said = run(sys.executable, "-m", "bench.distributed.fit", result, model)
     assert model.read_text().count("Added(5.00, 0.002, 3e-06)") == 3
     assert model.read_text().count("Added(8.00, 0.004, 5e-06)") == 3
     assert "| all_reduce | peer | 5.00 | 0.002 | 333 | 6 | 0.0% | 0.0% |" in said
@@ -69,9 +69,10 @@ def test_the_model_takes_the_fewer_trips_that_pay() -> None:
 LAYER = """
 import json
 from pathlib import Path
-from bench import expert_parallel, report
+from bench import report
+from bench.distributed import experts
 path = Path({path!r})
-expert_parallel.write(path, {{"machine": {{"gpu": "a GPU"}}, "rows": [{row}]}})
+experts.write(path, {{"machine": {{"gpu": "a GPU"}}, "rows": [{row}]}})
 print(json.dumps(report.load(path)["rows"]))
 """
 

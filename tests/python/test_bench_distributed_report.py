@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from bench import distributed_plot, distributed_report, readme, report
+from bench import readme, report
+from bench.distributed import plot as distributed_plot
+from bench.distributed import report as distributed_report
 
 MACHINE = {"gpu": "NVIDIA H100 80GB HBM3", "gpus": 2}
 

@@ -19,7 +19,9 @@ from bench_rows import (
 )
 
 from bench import __main__ as harness
-from bench import plot, readme, report, suites, summary, tables, unseen_plot, unseen_report
+from bench import plot, readme, report, suites, summary, tables
+from bench.unseen import plot as unseen_plot
+from bench.unseen import report as unseen_report
 
 # Statistics
 
@@ -249,7 +251,7 @@ def test_the_results_of_unseen_shapes():
     assert min(Counter(jobs).values()) >= 10
     assert all(measured["peers"] for measured in result["rows"])
     page = unseen_report.text("test", result["machine"], result["rows"], result["notes"])
-    assert page == (readme.ROOT / "bench" / "results" / "unseen.md").read_text(), "python -m bench.unseen_report"
+    assert page == (readme.ROOT / "bench" / "results" / "unseen.md").read_text(), "python -m bench.unseen.report"
     drawn = unseen_plot.picture(result)
     assert drawn == (readme.ROOT / "docs" / "unseen.svg").read_text(), "python -m bench.readme --write"
     assert drawn.count("<circle") == sum(measured["same"] for measured in result["rows"])

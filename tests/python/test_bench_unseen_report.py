@@ -1,8 +1,9 @@
-"""bench/unseen_report.py: what is said of shapes that nobody tuned."""
+"""bench.unseen.report: what is said of shapes that nobody tuned."""
 
 from pathlib import Path
 
-from bench import readme, report, unseen_report
+from bench import readme, report
+from bench.unseen import report as unseen_report
 
 MACHINE = {"gpu": "NVIDIA H200", "commit": "abc"}
 

@@ -107,6 +107,8 @@ def test_per_token_group_quant(options: dict[str, bool], stride: tuple[int, int]
     if not options:
         _, scale = vllm.per_token_group_quant_fp8(x.view(2, 3, 256), 128, out_q=out)
         assert scale.shape == (2, 3, 2) and torch.equal(out.view(6, 256).float(), q.float())
+    _, rounded = vllm.per_token_group_quant_fp8(x, 128, use_ue8m0=True, **options)
+    assert rounded.stride() == stride and torch.equal(rounded, scale.view(6, 2).log2().ceil().exp2())
     q, scale = vllm.per_token_group_quant_int8(x.view(2, 3, 256), 128)
     check(q.view(6, 256), scale.view(6, 2), x, torch.int8)
 
@@ -114,8 +116,6 @@ def test_per_token_group_quant(options: dict[str, bool], stride: tuple[int, int]
 def test_per_token_group_quant_refuses(x: Any) -> None:
     with pytest.raises(ValueError, match="group_size is 64; 128"):
         vllm.per_token_group_quant_fp8(x, 64)
-    with pytest.raises(ValueError, match="use_ue8m0 is True"):
-        vllm.per_token_group_quant_fp8(x, 128, use_ue8m0=True)
     with pytest.raises(ValueError, match="x has 3 dimensions"):
         vllm.per_token_group_quant_fp8(x.view(2, 3, 256), 128, column_major_scales=True)
 

@@ -16,15 +16,16 @@ from doc_snippets import python_snippets
 
 pytest.importorskip("torch", minversion="2.10")
 
-TESTS = Path(__file__).parents[1]
-ENVIRONMENT = os.environ | {"PYTHONPATH": str(TESTS.parent / "python")}
+ROOT = Path(__file__).parents[2]
+SUPPORT = ROOT / "tests" / "support"
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT / "python")}
 RANKS = 3  # two would not show in which order they are added
 
 
 @pytest.mark.parametrize("transport", ["gloo", "peer"])
 def test_on_three_ranks(tmp_path: Path, transport: str) -> None:
     """One test of a transport: that processes start costs more than all that they do."""
-    run = [sys.executable, TESTS / "distributed_ranks.py", str(RANKS), "cpu", tmp_path / "report"]
+    run = [sys.executable, SUPPORT / "distributed_ranks.py", str(RANKS), "cpu", tmp_path / "report"]
     by = {"CLEAVE_TRANSPORT": "peer", "CLEAVE_PEER_TIMEOUT": "20"} if transport == "peer" else {}
     subprocess.run(run, check=True, timeout=300, env=ENVIRONMENT | by)
     report = json.loads((tmp_path / "report").read_text())
@@ -32,8 +33,8 @@ def test_on_three_ranks(tmp_path: Path, transport: str) -> None:
 
 
 def test_survivors_name_the_rank_that_is_lost(tmp_path: Path) -> None:
-    """Four ranks are killed, and one is late; `tests/fault_ranks.py 45` is for longer."""
-    run = [sys.executable, TESTS / "fault_ranks.py", "5", tmp_path / "report"]
+    """Four ranks are killed, and one is late; `tests/support/fault_ranks.py 45` is for longer."""
+    run = [sys.executable, SUPPORT / "fault_ranks.py", "5", tmp_path / "report"]
     subprocess.run(run, check=True, timeout=240, env=ENVIRONMENT)
     assert not (found := (tmp_path / "report").read_text()), found
 
@@ -41,7 +42,7 @@ def test_survivors_name_the_rank_that_is_lost(tmp_path: Path) -> None:
 def test_the_examples_train_as_on_one_rank() -> None:
     """Both models, by torchrun; the program compares losses, ranks and the bits of experts itself."""
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    example = TESTS.parent / "examples" / "distributed" / "train.py"
+    example = ROOT / "examples" / "distributed" / "train.py"
     environment = ENVIRONMENT | {"CUDA_VISIBLE_DEVICES": ""}
     run = subprocess.run(
         [*torchrun, example, "--steps", "25", "--rate", "0.003"],
@@ -95,6 +96,6 @@ for rank in (0, 5, 7):
 
 def test_alone() -> None:
     """Without other ranks: what is above, and the page's examples, in one process."""
-    program = "\n".join([ALONE, *python_snippets(TESTS.parent / "docs" / "distributed.md")])
+    program = "\n".join([ALONE, *python_snippets(ROOT / "docs" / "distributed.md")])
     run = subprocess.run([sys.executable, "-c", program], env=ENVIRONMENT, capture_output=True, text=True, timeout=120)
     assert run.returncode == 0, run.stderr

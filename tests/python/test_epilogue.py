@@ -232,7 +232,17 @@ def too_large(acc):
 
 
 def power(acc):
-    return acc**0.5
+    return acc**1.5
+
+
+def method(acc):
+    doubled = 2 * acc
+    return doubled.sigmoid()
+
+
+def reduced(acc):
+    doubled = 2 * acc
+    return cleave.sum(doubled)
 
 
 def nothing(acc):
@@ -244,12 +254,14 @@ def nothing(acc):
     [
         (branch, 1, "is not known when the function is traced; use cleave.where"),
         (unknown, 2, "unsupported operand type"),
-        (library, 1, ""),
+        (library, 1, "use Python's operators and Cleave's functions"),
+        (method, 2, "a value has no sigmoid; use Python's operators and Cleave's functions"),
+        (reduced, 2, "d is reduced"),
         (constant_array, 1, "pass arrays as inputs"),
         (a_condition, 1, "a condition is no number"),
         (no_condition, 1, "takes a condition"),
         (too_large, 1, "too large for float32"),
-        (power, 1, "whole number"),
+        (power, 1, "the exponent is 1.5; it must be 0.5 or from 1 to 64"),
         (nothing, 0, "returns nothing"),
     ],
 )
@@ -259,6 +271,20 @@ def test_errors_name_the_line(function: Any, line: int, reason: str) -> None:
     text = str(caught.value)
     assert text.startswith(f"{function.__name__}, line {function.__code__.co_firstlineno + line} of {__file__}: ")
     assert reason in text
+
+
+def test_powers() -> None:
+    x = np.linspace(0.5, 2, 12, dtype=np.float32).reshape(3, 4)
+    eye = np.eye(4, dtype=np.float32)
+    for exponent in (1, 2, 5, 2.0, -1, -3.0, 0.5, -0.5, np.float64(0.5)):
+        function = cleave.epilogue(lambda acc: acc**exponent)  # noqa: B023
+        d = cleave.gemm(x, eye, epilogue=function)
+        np.testing.assert_allclose(d, x ** np.float32(exponent), rtol=1e-5)
+
+
+def test_inputs_are_given_by_name() -> None:
+    with pytest.raises(TypeError, match=r"scaled\(\) takes its inputs by name: scaled\(weight=\.\.\., factor=\.\.\.\)"):
+        scaled(np.ones(3), 2.0)
 
 
 def test_parameters_are_annotated() -> None:
@@ -476,7 +502,7 @@ def test_functions_are_copied_and_pickled() -> None:
     """As models are that hold one."""
     ones = np.ones((2, 3), np.float32)
     for again in (copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))):
-        assert again(scaled) is scaled
+        assert repr(again(scaled)) == repr(scaled)
         assert again(scaled.function) == scaled.function
         d = cleave.gemm(ones, ones.T, epilogue=again(scaled(weight=np.ones(2, np.float32))))
         np.testing.assert_array_equal(d, 6)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from epilogue_functions import Bounded, assert_close
 from epilogue_operations import OPERATIONS, Draw, channels_last, operand
+from epilogue_scaled_operations import SCALED_OPERATIONS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,7 +20,7 @@ import cleave
 MODES = ("none", "serial", "parallel", "cluster", "stream_k")
 
 
-@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.__name__)
+@pytest.mark.parametrize("operation", (*OPERATIONS, *SCALED_OPERATIONS), ids=lambda operation: operation.__name__)
 @settings(max_examples=25)
 @given(random=st.randoms(use_true_random=False), mode=st.sampled_from(MODES), seed=st.integers(0, 2**32 - 1))
 def test_drawn_functions(operation: Any, random: Random, mode: str, seed: int) -> None:

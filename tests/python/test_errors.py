@@ -85,6 +85,16 @@ BAD: dict[str, tuple[dict[str, Any], type[Exception], tuple[str, ...]]] = {
         ValueError,
         ("a has strides (80, 2)", "contiguous"),
     ),
+    "out has no unit stride": (
+        {"out": BIG[:8:2, :10:2]},
+        ValueError,
+        ("out has strides (80, 2)", "Pass a contiguous out, and copy the result from it"),
+    ),
+    "out runs backwards": (
+        {"out": f32(4, 5)[::-1]},
+        ValueError,
+        ("d.stride_row is -5", "Pass a contiguous d, and copy the result from it"),
+    ),
     "a runs backwards": ({"a": A[::-1]}, ValueError, ("a.stride_row is -6", "contiguous")),
     "a is broadcast": (
         {"a": np.broadcast_to(f32(6), (4, 6))},

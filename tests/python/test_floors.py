@@ -1,4 +1,4 @@
-"""The folders of kernels/ and of src/ are floors: a file includes what is in its own and in lower ones."""
+"""The folders of kernels/, src/ and python/src/ are floors: a file includes what is in its own and in lower ones."""
 
 import re
 from collections import defaultdict
@@ -7,15 +7,17 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-KERNELS, SOURCES = ROOT / "kernels" / "cleave", ROOT / "src"
+KERNELS, SOURCES, MODULE = ROOT / "kernels" / "cleave", ROOT / "src", ROOT / "python" / "src"
 
 # From the ground up. Kernels of reduce, quantize, moe, route, lora and peers are programs of their own, which no other
 # includes.
-KERNEL_FLOORS = ["core", "ptx", "memory", "conv", "schedule", "config", "tile", "mainloop", "conv_load", "epilogue"]
-KERNEL_FLOORS += ["split_k", "kernel", "reduce", "quantize", "moe", "route", "lora", "peers"]
+KERNEL_FLOORS = ["core", "ptx", "memory", "conv", "schedule", "config", "tile", "mainloop", "weights", "conv_load"]
+KERNEL_FLOORS += ["epilogue", "split_k", "direct", "kernel"]
+KERNEL_FLOORS += ["reduce", "quantize", "moe", "route", "lora", "peers"]
 SOURCE_FLOORS = ["process", "base", "launch", "epilogue", "problem", "operands", "jit", "cpu", "weights", "runtime"]
 SOURCE_FLOORS += ["quantize", "moe", "route", "lora", "peers", "plan", "all_kernels", "emit"]
-FLOORS = {KERNELS: KERNEL_FLOORS, SOURCES: SOURCE_FLOORS}
+MODULE_FLOORS = ["module", "call", "array", "inputs", "plans", "product", "operation", "tools"]
+FLOORS = {KERNELS: KERNEL_FLOORS, SOURCES: SOURCE_FLOORS, MODULE: MODULE_FLOORS}
 # Code of emitted projects, which stand alone.
 EMITTED = SOURCES / "emit" / "project"
 

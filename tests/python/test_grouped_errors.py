@@ -215,7 +215,7 @@ BAD: dict[str, Case] = {
     "masked rows of out are not evenly spaced": (
         {"a": f32(3, 10, 6), "offs": None, "counts": ENDS, "out": f32(3, 12, 5)[:, :10]},
         ValueError,
-        ("out is (3, 10, 5) with strides (60, 5", "contiguous copy of out"),
+        ("out is (3, 10, 5) with strides (60, 5", "Pass a contiguous out", "copy the result from it"),
     ),
     # scales
     "scales of floats": (

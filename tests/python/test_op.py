@@ -105,6 +105,11 @@ def test_layouts_are_checked(layout: LayoutType) -> None:
                 plan.run(A, f32(6, 5))
 
 
+def test_a_result_cannot_be_had_in_a_copy() -> None:
+    with pytest.raises(ValueError, match=r"D has strides \(1, 4\).* copy the result from it"):
+        cleave.op.Gemm(layout_C=LayoutType.RowMajor).run(f32(4, 6), f32(6, 5), D=f32(5, 4).T)
+
+
 def test_vectors_have_either_layout() -> None:
     for layout in LayoutType:
         assert cleave.op.Gemm(layout_A=layout).run(f32(1, 6), f32(6, 5)).D.shape == (1, 5)

@@ -168,7 +168,8 @@ def test_functions_and_what_is_given() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"out_scale": "row"}, r'out_scale is row; it must be "block_1x128"'),
+        ({"out_scale": "tensor"}, r'out_scale is tensor; it must be "block_1x128".* "row"'),
+        ({"out_scale": "row", "out_dtype": "int8", "use_ue8m0": True}, r'use_ue8m0 is True beside out_scale="row"'),
         ({"out_scale": "block_1x128", "out_dtype": "float16"}, r"out_scale is given, but d is float16.*8-bit"),
         ({"out_scale": "block_1x128"}, r"out_scale is given, but d is float32"),
         ({"scale_out": np.ones((4, 1), np.float32)}, r"scale_out is given without out_scale"),
@@ -184,6 +185,43 @@ def test_functions_and_what_is_given() -> None:
 def test_what_is_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         cleave.gemm(np.zeros((4, 16), np.float32), np.zeros((16, 8), np.float32), **options)
+
+
+@pytest.mark.parametrize("dtype", QUANTIZED)
+def test_rows(dtype: str) -> None:
+    """Products whose operands have no scales; test_scaled has the others."""
+    rng = np.random.default_rng(7)
+    x, weights = rng.standard_normal((40, 64), np.float32), rng.standard_normal((3, 64, 2 * 90), np.float32)
+    offs = np.array([10, 10, 33], np.int32)
+    between = "float32" if dtype == "int8" else "bfloat16"
+    for multiply, arguments in ((cleave.gemm, (x, weights[0])), (cleave.grouped_gemm, (x, weights, offs))):
+        made = multiply(*arguments, activation="swiglu", out_dtype=dtype, out_scale="row")
+        q, scale = cleave.quantize(multiply(*arguments, activation="swiglu", out_dtype=between), dtype)
+        np.testing.assert_array_equal(made[0].astype(np.float32), q.astype(np.float32))
+        np.testing.assert_array_equal(made[1], scale)
+    assert scale.shape == (40, 1) and scale[:33].all() and not scale[33:].any() and not made[0][33:].any()
+    out, scale_out = np.empty((40, 90), made[0].dtype), np.empty(40, np.float32)
+    again = cleave.grouped_gemm(
+        x, weights, offs, activation="swiglu", out=out, out_scale="row", scale_out=scale_out, split_k_mode="serial"
+    )
+    assert again[0] is out and again[1] is scale_out and not scale_out[33:].any()
+    np.testing.assert_allclose(scale_out[:33], scale[:33, 0], rtol=0.01)
+
+
+@pytest.mark.parametrize(
+    ("shape_a", "shape_b", "options", "message"),
+    [
+        ((2, 8, 16), (2, 16, 64), {"counts": np.array([3, 8], np.int32)}, "D is a matrix: of groups of rows"),
+        ((16, 24), (24, 64), {"offs": np.array([10, 24], np.int32)}, "D is a matrix: of groups of rows"),
+        ((16, 24), (2, 24, 64), {"offs": np.array([10, 16], np.int32), "zero_rest": False}, "zero_rest is False"),
+    ],
+)
+def test_groups_whose_rows_are_not_quantised(
+    shape_a: tuple[int, ...], shape_b: tuple[int, ...], options: dict[str, Any], message: str
+) -> None:
+    a, b = np.zeros(shape_a, np.float32), np.zeros(shape_b, np.float32)
+    with pytest.raises(ValueError, match=message):
+        cleave.grouped_gemm(a, b, out_dtype="int8", out_scale="row", **options)
 
 
 def test_groups_of_columns_are_refused() -> None:

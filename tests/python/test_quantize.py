@@ -130,6 +130,15 @@ def test_nan_stays_in_its_group() -> None:
     assert q.tolist() == [[127] * 4, [0] * 4, [127] * 4]
 
 
+@pytest.mark.parametrize("major", ["k", "mn"])
+def test_scales_that_are_powers_of_two(major: str) -> None:
+    x = np.random.default_rng(3).standard_normal((40, 300), np.float32)
+    _, scale = cleave.quantize(x, "int8", "block_1x128", scale_major=major)
+    rounded, powers = cleave.quantize(x, "int8", "block_1x128", scale_major=major, use_ue8m0=True)
+    np.testing.assert_array_equal(powers, np.exp2(np.ceil(np.log2(scale))))
+    np.testing.assert_array_equal(rounded, np.rint(x / np.repeat(powers, 128, 1)[:, :300]))
+
+
 # --- torch, which has 8-bit floats ---
 
 
@@ -241,6 +250,11 @@ BAD: dict[str, tuple[dict[str, Any], type[Exception], tuple[str, ...]]] = {
     "x is int8": ({"x": np.ones((4, 8), np.int8)}, TypeError, ("x is int8",)),
     "x is transposed": ({"x": X.T}, ValueError, ("x has strides (1, 256)", "contiguous")),
     "x skips columns": ({"x": X[:, ::2]}, ValueError, ("x has strides (256, 2)",)),
+    "out skips columns": (
+        {"out": np.empty((len(X), 2 * X.shape[1]), np.int8)[:, ::2]},
+        ValueError,
+        ("out has strides (512, 2)", "Pass a contiguous out, and copy the result from it"),
+    ),
     "x runs backwards": ({"x": X[::-1]}, ValueError, ("x.stride_row is -256",)),
     "dtype is float16": ({"dtype": "float16"}, TypeError, ("dtype is float16", "float8_e5m2")),
     "dtype is unknown": ({"dtype": "int9"}, TypeError, ("dtype is int9",)),

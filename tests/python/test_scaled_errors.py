@@ -136,7 +136,7 @@ BAD: dict[str, tuple[dict[str, Any], type[Exception], tuple[str, ...]]] = {
     "out_scale of a batch": (
         {"out_scale": "row", "a": np.ones((3, 4, 200), np.int8), "out_dtype": "int8"},
         ValueError,
-        ("a has a batch", "out_scale"),
+        ("a is (3, 4, 200)", 'out_scale="row" is for products whose D is a matrix'),
     ),
     "out_scale of a wide D": ({"out_scale": "row"}, TypeError, ("out is float32", "int8")),
     "out_scale of two types": (

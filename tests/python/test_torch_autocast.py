@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -58,6 +59,42 @@ def test_gradients_have_the_parameters_types() -> None:
     ops.gemm(x, y).float().square().sum().backward()
     assert a.grad.dtype == b.grad.dtype == torch.float32
     assert torch.equal(a.grad, x.grad.float()) and torch.equal(b.grad, y.grad.float())
+
+
+@both
+@pytest.mark.parametrize("recipe", [None, "blockwise"])
+def test_grouped_layers_train_weights_of_float32(dtype: Any, recipe: str | None) -> None:
+    """The layer of cast weights, but that the gradients of weights are not rounded."""
+    layer = cleave.torch.GroupedLinear(3, 128, 128, bias=False, recipe=recipe)
+    x, g = torch.randn(48, 128, requires_grad=True), torch.randn(48, 128).to(dtype)
+    offs = torch.tensor([11, 11, 48], dtype=torch.int32)
+    with torch.autocast("cpu", dtype):
+        y = layer(x, offs)
+    y.backward(g)
+    cast, given = copy.deepcopy(layer).to(dtype), x.detach().to(dtype).requires_grad_()
+    cast.zero_grad()
+    expected = cast(given, offs)
+    expected.backward(g)
+    if recipe is None:  # whose weights are quantised as they are
+        assert torch.equal(y, expected) and torch.equal(x.grad, given.grad.float())
+    torch.testing.assert_close(y, expected, rtol=0.05, atol=0.05)
+    made, rounded = layer.weight.grad, cast.weight.grad
+    assert made.dtype == torch.float32 and torch.equal(made.to(dtype), rounded)
+    assert not torch.equal(made, rounded.float())
+
+
+def test_experts_train_weights_of_float32() -> None:
+    moe = cleave.torch.MoE(4, 2, 16, 8)
+    x = torch.randn(24, 16)
+    made = []
+    for cast in (False, True):
+        moe.zero_grad()
+        with torch.autocast("cpu", torch.bfloat16, enabled=cast):
+            y = moe(x)
+        y.float().square().sum().backward()
+        made.append([y.float(), *(p.grad.clone() for p in moe.parameters())])
+    for y, z in zip(*made, strict=True):
+        assert y.dtype == z.dtype == torch.float32 and (y - z).norm() < 0.03 * y.norm()
 
 
 def test_8_bits_scales_and_an_out_stay() -> None:

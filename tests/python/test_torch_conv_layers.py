@@ -157,6 +157,24 @@ def test_other_dtypes(dtype: torch.dtype) -> None:
     torch.testing.assert_close(layer(x).double(), expected, rtol=2**-7, atol=1e-3)
 
 
+@pytest.mark.parametrize("kind", ["plain", "transposed", "one axis"])
+def test_gradients_of_the_dtype_that_the_weight_asks_for(kind: str) -> None:
+    """Made in float32, and added up in it: not rounded to the weight's."""
+    layer = from_conv(LAYERS[kind]).bfloat16()
+    if not hasattr(layer.weight, "grad_dtype"):
+        pytest.skip("this torch has no Tensor.grad_dtype")
+    x = example(layer, torch.bfloat16)
+    layer(x).square().sum().backward()
+    rounded, layer.weight.grad = layer.weight.grad, None
+    layer.weight.grad_dtype = torch.float32
+    layer(x).square().sum().backward()
+    once = layer.weight.grad.clone()
+    assert once.dtype == torch.float32 and rounded.dtype == torch.bfloat16
+    assert torch.equal(once.bfloat16(), rounded) and not torch.equal(once, rounded.float())
+    layer(x).square().sum().backward()
+    assert torch.equal(layer.weight.grad, 2 * once)
+
+
 def test_compiles_as_one_graph() -> None:
     model = nn.Sequential(nn.Conv2d(8, 6, 3, 2), nn.ReLU(), nn.ConvTranspose2d(6, 8, 3, 2, output_padding=1))
     replace_convs(model)

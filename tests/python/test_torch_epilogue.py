@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import re
 from random import Random
 from typing import Any
@@ -293,6 +295,72 @@ def test_operators_name_what_is_no_input(tensors: int, numbers: list[float], pla
     a, b = torch.ones(M, K), torch.ones(K, N)
     with pytest.raises(RuntimeError, match=re.escape(message)):
         torch.ops.cleave.gemm.epilogue(a, b, dequantised.text, [torch.ones(M)] * tensors, numbers, places)
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda acc: acc, "epilogue must be a function made by @cleave.epilogue, called with its inputs, got function"),
+        (gelu_only(bias=[1.0], scale=torch.ones(M)), r"bias is \[1.0\]; it must be a tensor, or a number"),
+        (gelu_only(bias=torch.ones(N), scale=None), "scale is None; it must be a tensor, or a number"),
+    ],
+)
+def test_what_is_no_function_or_no_input_is_refused(function: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        cleave.torch.gemm(torch.ones(M, K), torch.ones(K, N), epilogue=function)
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.float8_e4m3fn])
+@pytest.mark.parametrize("product", ["gemm", "scaled_gemm", "grouped_gemm"])
+def test_rows_are_quantised_as_outside_torch(product: str, dtype: Any) -> None:
+    torch.manual_seed(0)
+    a, b = torch.randn(M, K), torch.randn(2, K, N)
+    (q, scale), (weight, weight_scale) = cleave.quantize(a, "int8"), cleave.quantize(b[0].T.contiguous(), "int8")
+    x, *rest = {
+        "gemm": (a, b[0]),
+        "scaled_gemm": (q, weight.T, scale, weight_scale.T),
+        "grouped_gemm": (a, b, torch.tensor([3, M - 2], dtype=torch.int32)),
+    }[product]
+    options = {"out_dtype": dtype, "out_scale": "row"}
+    for epilogue in (None, gelu_only(bias=torch.randn(N), scale=torch.randn(M))):
+
+        def call(x: Any, epilogue: Any = epilogue) -> Any:
+            return getattr(cleave.torch, product)(x, *rest, epilogue=epilogue, **options)
+
+        expected = getattr(cleave, product)(x, *rest, epilogue=epilogue, **options)
+        torch.compiler.reset()
+        for made in (call(x), torch.compile(call, fullgraph=True, backend="aot_eager")(x)):
+            assert torch.equal(made[1], expected[1]) and torch.equal(made[0].float(), expected[0].float())
+
+
+def test_rows_that_are_not_quantised() -> None:
+    a, b, bias, _, _ = (x.detach() for x in operands())
+    with pytest.raises(TypeError, match="out_dtype is None"):
+        cleave.torch.gemm(a, b, out_scale="row")
+    function = gelu_rows(bias=bias, weight=torch.ones(M))
+    with pytest.raises(ValueError, match="several outputs"):
+        cleave.torch.gemm(a, b, epilogue=function, out_dtype=torch.int8, out_scale="row")
+
+
+def test_copies_and_other_processes_have_the_function() -> None:
+    @cleave.epilogue
+    def clipped(acc, limit: cleave.scalar, shift: cleave.row):
+        return cleave.clamp(acc + shift, -limit, limit)
+
+    @clipped.backward
+    def _(acc, grad_d):
+        return {"acc": grad_d}
+
+    a, b, shift, _, _ = operands()
+    bound = clipped(limit=1.0, shift=shift.detach())
+    expected = cleave.torch.gemm(a, b, epilogue=bound)
+    for copied in (copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))):
+        assert repr(copied(clipped)) == repr(clipped)
+        for other in (copied(bound), copied(clipped)(limit=1.0, shift=shift.detach())):
+            d = cleave.torch.gemm(a, b, epilogue=other)
+            assert torch.equal(d, expected)
+            (gradient,) = torch.autograd.grad(d.sum(), a)
+            torch.testing.assert_close(gradient, b.detach().sum(1).expand(M, K))
 
 
 def test_an_activation_beside_a_function_is_refused() -> None:

@@ -297,6 +297,27 @@ def test_groups_are_layers_of_their_own(dtype: torch.dtype, grad_dtype: torch.dt
             torch.testing.assert_close(found[group], made[3], rtol=1e-2, atol=1e-2)
 
 
+@recipes
+def test_layers_add_to_main_grad(recipe: str) -> None:
+    """In float32, the gradients that a weight that asks for it gets."""
+    layer = Float8Linear(128, 64, recipe=recipe, accumulate_main_grad=True, dtype=torch.bfloat16)
+    x, dy = torch.randn(48, 128, dtype=torch.bfloat16), torch.randn(48, 64, dtype=torch.bfloat16)
+    with pytest.raises(RuntimeError, match="weight has no main_grad; set"):
+        layer(x).backward(dy)
+    layer.bias.grad, layer.weight.main_grad = None, torch.zeros_like(layer.weight, dtype=torch.float32)
+    for _ in range(2):
+        layer(x).backward(dy)
+    assert layer.weight.grad is None and layer.bias.grad is not None
+    plain = Float8Linear.from_float(layer, recipe)
+    plain(x).backward(dy)
+    made = layer.weight.main_grad / 2
+    torch.testing.assert_close(made, plain.weight.grad.float(), rtol=2**-8, atol=1e-6)
+    assert not torch.equal(made, made.bfloat16().float())
+    layer.weight.main_grad.zero_()
+    torch.compile(layer, backend="aot_eager")(x).backward(dy)
+    torch.testing.assert_close(layer.weight.main_grad, made)
+
+
 def test_groups_add_to_main_grad() -> None:
     layer = GroupedLinear(
         GROUPS, FEATURES, OUTPUTS, False, recipe="blockwise", accumulate_main_grad=True, dtype=torch.bfloat16
@@ -307,7 +328,7 @@ def test_groups_add_to_main_grad() -> None:
     layer.weight.main_grad = torch.zeros_like(layer.weight, dtype=torch.float32)
     for _ in range(2):
         layer(x, offsets()).backward(dy)
-    assert layer.weight.grad is None and layer.weight.grad_added_to_main_grad
+    assert layer.weight.grad is None
     layer.accumulate_main_grad = False
     layer(x, offsets()).backward(dy)
     torch.testing.assert_close(layer.weight.main_grad / 2, layer.weight.grad.float(), rtol=5e-3, atol=1e-4)

@@ -405,7 +405,7 @@ def test_every_keyword_reaches_attention() -> None:
 
 
 def test_wrong_calls() -> None:
-    with pytest.raises(ValueError, match=r"model has no W8A8Linear layers; call cleave\.torch\.replace_linears"):
+    with pytest.raises(ValueError, match=r"model has no layers in 8 or 4 bits .*; call cleave\.torch\.replace_lin"):
         fuse(Model())
     with pytest.raises(ValueError, match=r"skip has 'layers\.9\.mlp', which no layer that would"):
         fuse(quantised(Model()), skip="layers.9.mlp")

@@ -434,11 +434,40 @@ def test_linear_adds_to_main_grad(bias: bool, dtype: torch.dtype) -> None:
         fused(x, offs).backward(weights)
         assert torch.equal(x.grad, dx)
         total += grouped_reference.product(weights.double().mT, x.detach().double(), RANGES)
-    assert fused.weight.grad is None and fused.weight.grad_added_to_main_grad
+    assert fused.weight.grad is None and not hasattr(fused.weight, "grad_added_to_main_grad")
     torch.testing.assert_close(fused.weight.main_grad.double(), total, rtol=1e-5, atol=1e-5)
     assert (fused.weight.main_grad[1] == 0).all()
     if bias:
         assert torch.equal(fused.bias.grad, plain.bias.grad)
+
+
+@pytest.mark.parametrize("recipe", [None, "blockwise"])
+def test_an_engine_s_hooks_see_a_gradient(recipe: str | None) -> None:
+    """Megatron-LM's: one that waits for weight.grad, drops it, and leaves main_grad to the product that added to it."""
+    layer = GroupedLinear(2, 128, 128, bias=False, recipe=recipe, accumulate_main_grad=True, dtype=torch.bfloat16)
+    x, offs = torch.randn(48, 128, dtype=torch.bfloat16), torch.tensor([17, 17], dtype=torch.int32)
+    weight = layer.weight
+    weight.main_grad = torch.zeros_like(weight, dtype=torch.float32)
+    seen = []
+
+    def hook(parameter: torch.Tensor) -> None:
+        seen.append(parameter.grad)
+        if not parameter.grad_added_to_main_grad or getattr(parameter, "zero_out_wgrad", False):
+            parameter.main_grad.add_(parameter.grad)
+        parameter.grad = None
+
+    weight.register_post_accumulate_grad_hook(hook)
+    for step, options in enumerate(({}, {}, {"zero_out_wgrad": True}, {"overwrite_main_grad": True}), 1):
+        weight.grad_added_to_main_grad = False
+        for name, value in options.items():
+            setattr(weight, name, value)
+        layer(x, offs).sum().backward()
+        assert len(seen) == step and seen[-1].shape == weight.shape and seen[-1].dtype == weight.dtype
+        assert weight.grad is None and weight.grad_added_to_main_grad
+        if step == 1:
+            once = weight.main_grad.clone()
+        torch.testing.assert_close(weight.main_grad, once * (1 if options.get("overwrite_main_grad") else step))
+    assert once[0].any() and not once[1].any() and not seen[2].any()
 
 
 @pytest.mark.parametrize("recipe", [None, "blockwise"])

@@ -30,6 +30,16 @@ CHECKS = (
 )
 
 
+def test_half_of_a_call_on_the_meta_device_is_refused() -> None:
+    """Its result would be made without computing it, on the device of the other half."""
+    a, b = torch.randn(4, 8), torch.randn(8, 16)
+    assert ops.gemm(a.to("meta"), b.to("meta")).is_meta
+    with pytest.raises(ValueError, match="a is on cpu and b on meta; move one of them"):
+        ops.gemm(a, b.to("meta"))
+    with pytest.raises(ValueError, match="a is on meta and bias on cpu"):
+        ops.gemm(a.to("meta"), b.to("meta"), torch.zeros(16))
+
+
 def some_calls() -> list[Any]:
     torch.manual_seed(0)
     calls = torch_operators.calls("cpu")

@@ -108,8 +108,8 @@ struct ConvConfig {
 };
 
 /// pixels: multiply-adds, pixel by pixel. On tensor cores, windows: rows of the product are windows of the images'
-/// lines (config/window.h); spread: they are gathered pixels, whose products with all taps meet afterwards
-/// (config/spread.h); shift: rows are pixels in shared memory, which taps shift (config/shift.h).
+/// lines (config/direct_windows.h); spread: they are gathered pixels, whose products with all taps meet afterwards
+/// (config/direct_spread.h); shift: rows are pixels in shared memory, which taps shift (config/direct_shift.h).
 enum class DirectMethod : uint8_t { pixels, windows, spread, shift };
 
 /// direct: a CTA makes tile.n channels; of a line, `strips` of tile.m pixels beside each other.

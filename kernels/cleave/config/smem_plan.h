@@ -2,11 +2,11 @@
 // launch and the number of stages, and by the kernels for the offsets.
 #pragma once
 
+#include "cleave/config/direct_shift.h"
+#include "cleave/config/direct_spread.h"
+#include "cleave/config/direct_windows.h"
 #include "cleave/config/scale_lines.h"
-#include "cleave/config/shift.h"
-#include "cleave/config/spread.h"
 #include "cleave/config/weight_lines.h"
-#include "cleave/config/window.h"
 #include "cleave/memory/tensor_map.h"
 #include "cleave/schedule/groups.h"
 
@@ -42,7 +42,7 @@ struct SmemPlan {
   uint32_t paired_reach = 0;  // pairs_scales: what the partner's columns reach, by warpgroup and turn
   uint32_t paired_barriers = 0;
   uint32_t fixup = 0;       // parallel without clusters: a word for the math threads
-  uint32_t warp_parts = 0;  // streamed: mainloop/warp_parts.h
+  uint32_t warp_parts = 0;  // streamed: weights/warp_parts.h
   uint32_t barriers = 0;    // sm90: full[stages], empty[stages]; streamed: the same of parts
   uint32_t bytes = 0;       // dynamic shared memory to ask for
 };

@@ -18,12 +18,12 @@ struct WeightParams {
   FastDivmod blocks_per_group;  // k blocks, where a group has whole ones
 };
 
-/// streamed: whether codes are multiplied as they are, and sums are scaled (mainloop/line_sum.h).
+/// streamed: whether codes are multiplied as they are, and sums are scaled (weights/line_sum.h).
 CLEAVE_HD constexpr bool scales_sums(const GemmConfig& c) {
   return c.family == KernelFamily::streamed && c.weights.format == WeightFormat::int4;
 }
 
-/// Otherwise, elements are made as 2^-this of themselves where that saves an instruction each (mainloop/dequantise.h).
+/// Otherwise, elements are made as 2^-this of themselves where that saves an instruction each (weights/dequantise.h).
 CLEAVE_HD constexpr int32_t weight_exponent(const GemmConfig& c) {
   if (!has_weights(c) || scales_sums(c)) return 0;
   switch (c.operands.a) {

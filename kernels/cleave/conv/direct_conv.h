@@ -1,4 +1,4 @@
-// A convolution of narrow groups, computed pixel by pixel (kernel/conv_direct.h): where a CTA, and each of its
+// A convolution of narrow groups, computed pixel by pixel (direct/pixels.h): where a CTA, and each of its
 // threads, is in the images that are made, and which gathered pixels meet them.
 //
 // A thread makes a strip of neighbours along a line, some neighbouring channels of each. Neighbours have fixed places
@@ -14,7 +14,8 @@ namespace cleave {
 /// What an axis is to the compiler.
 struct DirectAxis {
   uint32_t taps = 1, stride = 1, dilation = 1;
-  // dgrad: the padding, modulo the stride. Windows (config/window.h), width: elements before one in its first word.
+  // dgrad: the padding, modulo the stride. Windows (config/direct_windows.h), width: elements before one in its first
+  // word.
   uint32_t phase = 0;
 
   /// From outputs and taps to pixels of the image, before which there are `pad` zeros.
@@ -75,7 +76,7 @@ struct DirectShape {
   // strips `columns`, an image's lines `rows`.
   uint32_t lines = 0;
   uint32_t tiles = 0;      // windows, whose CTAs go from tile to tile: the numbers that `locate` takes
-  uint32_t cells[2] = {};  // spread, shift: of a tile (config/spread.h, shift.h), down and along a line
+  uint32_t cells[2] = {};  // spread, shift: of a tile (config/direct_*.h), down and along a line
   uint32_t images = 0;     // shift: of all tiles, and
   uint32_t together = 1;   // of one, whose lines are whole images' if there are several
 };

@@ -30,13 +30,13 @@
 #include "cleave/mainloop/narrow_loader.h"
 #include "cleave/mainloop/scale_loader.h"
 #include "cleave/mainloop/tma_loader.h"
-#include "cleave/mainloop/weight_loader.h"
-#include "cleave/mainloop/weight_mainloop.h"
-#include "cleave/mainloop/weight_scale_loader.h"
 #include "cleave/mainloop/wgmma_mainloop.h"
 #include "cleave/split_k/cluster.h"
 #include "cleave/split_k/reduce.h"
 #include "cleave/tile/cta_coord.h"
+#include "cleave/weights/loader.h"
+#include "cleave/weights/mainloop.h"
+#include "cleave/weights/scale_loader.h"
 
 namespace cleave {
 

@@ -1,19 +1,19 @@
 // GEMM of a packed weight with few columns, for any tensor-core GPU (sm_80 and later), as fast as the weight can be
 // read from memory.
 //
-// Roles      all warps           read A, convert it, multiply (mainloop/weight_stream.h). With warps.m x warps.k warps,
+// Roles      all warps           read A, convert it, multiply (weights/stream.h). With warps.m x warps.k warps,
 //                                those of one m have the same rows and split K; those of one k take turns adding up a
 //                                tile's parts and slices, and running the epilogue
 // Pipelines  registers           k blocks of A in flight, across the ends of tiles
-//            full[2], empty[2]   a tile's parts in shared memory (mainloop/warp_parts.h)
-// Resident   B's columns, in shared memory as long as tiles need them (mainloop/resident_columns.h)
+//            full[2], empty[2]   a tile's parts in shared memory (weights/warp_parts.h)
+// Resident   B's columns, in shared memory as long as tiles need them (weights/resident_columns.h)
 #pragma once
 
 #include "cleave/epilogue/store_direct.h"
 #include "cleave/epilogue/zero_rest.h"
-#include "cleave/mainloop/weight_stream.h"
 #include "cleave/split_k/reduce.h"
 #include "cleave/tile/cta_coord.h"
+#include "cleave/weights/stream.h"
 
 namespace cleave {
 

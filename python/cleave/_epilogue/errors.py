@@ -5,14 +5,19 @@ from __future__ import annotations
 import linecache
 import os
 import sys
-from types import TracebackType
-from typing import Any, NoReturn
+from types import CodeType, TracebackType
+from typing import NoReturn
 
 _FOLDER = os.path.dirname(__file__) + os.sep  # code of which is no caller's
 
 
+INSTEAD = "use Python's operators and Cleave's functions: cleave.exp, cleave.where ..."
+
+
 class EpilogueError(ValueError):
     """What is wrong with an epilogue function, and in which line."""
+
+    reason = ""  # without the line
 
 
 def refuse(reason: str) -> NoReturn:
@@ -20,19 +25,29 @@ def refuse(reason: str) -> NoReturn:
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_FOLDER):
         frame = frame.f_back
-    raise EpilogueError(_located(frame.f_code.co_name, frame.f_code.co_filename, frame.f_lineno, reason))
+    raise _located(frame.f_code, frame.f_lineno, reason)
 
 
-def _located(function: str, file: str, line: int, reason: str) -> str:
-    source = linecache.getline(file, line).strip()
-    return f"{function}, line {line} of {file}: {reason}" + (f"\n    {source}" if source else "")
+def _located(code: CodeType, line: int, reason: str) -> EpilogueError:
+    source = linecache.getline(code.co_filename, line).strip()
+    error = EpilogueError(
+        f"{code.co_name}, line {line} of {code.co_filename}: {reason}" + (f"\n    {source}" if source else "")
+    )
+    error.reason = reason
+    return error
 
 
-def rethrow(error: Exception, code: Any) -> NoReturn:
+def rethrow(error: Exception, code: CodeType) -> NoReturn:
     """What Python itself, or a library, refused, with the line of the function."""
     line, frames = code.co_firstlineno, error.__traceback__
     while isinstance(frames, TracebackType):
         if frames.tb_frame.f_code is code:
             line = frames.tb_lineno
         frames = frames.tb_next
-    raise EpilogueError(_located(code.co_name, code.co_filename, line, f"{type(error).__name__}: {error}")) from error
+    remedy = f"; {INSTEAD}" if "Value" in str(error) else ""
+    raise _located(code, line, f"{type(error).__name__}: {error}{remedy}") from error
+
+
+def rethrow_of_returned(error: EpilogueError, code: CodeType) -> NoReturn:
+    """What was refused when the function had returned, with its last line."""
+    raise _located(code, max(line for *_, line in code.co_lines() if line), error.reason) from None

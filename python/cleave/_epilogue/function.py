@@ -42,7 +42,10 @@ class Epilogue:
         self.text = self.function.text
         self._backward = ""
 
-    def __call__(self, **inputs: Any) -> BoundEpilogue:
+    def __call__(self, *positional: Any, **inputs: Any) -> BoundEpilogue:
+        if positional:
+            named = ", ".join(f"{name}=..." for name in self._inputs)
+            raise TypeError(f"{self.__name__}() takes its inputs by name: {self.__name__}({named})")
         try:
             values = tuple([inputs.pop(name) if name in inputs else self._defaults[name] for name in self._inputs])
         except KeyError as missing:
@@ -71,9 +74,9 @@ class Epilogue:
         self._backward = _trace_backward(function, self._inputs, self.text)
         return self
 
-    def __reduce__(self) -> str:
-        """By its name, as functions of Python: a copy is the same one."""
-        return self.__qualname__
+    def __getstate__(self) -> dict[str, Any]:
+        """Copies, and other processes, have what the function does, without its Python code."""
+        return {name: value for name, value in vars(self).items() if name != "__wrapped__"}
 
     def __repr__(self) -> str:
         return f"<cleave.epilogue {self.__name__}({', '.join(f'{n}: {s!r}' for n, s in self._inputs.items())})>"

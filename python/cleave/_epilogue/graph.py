@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from typing import Any
 
 SUM = "acc"
 # Those of b's columns where there are two: of one column after all of the other, or in turn.
@@ -65,3 +67,16 @@ def parse(text: str) -> Graph:
             name, _, dtype = left.partition(":")
             outputs[name] = (dtype or None, right[1])
     return Graph(inputs, values, outputs, reductions)
+
+
+def needed(graph: Graph, wanted: Iterable[str], known: Mapping[str, Any]) -> set[str]:
+    """What must be known for these values: they themselves, and what they are made of where nothing is known."""
+    read, left = set(), list(wanted)
+    while left:
+        value = left.pop()
+        if value in read:
+            continue
+        read.add(value)
+        if value not in known:
+            left += graph.values.get(value, ())[1:]
+    return read

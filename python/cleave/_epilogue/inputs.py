@@ -13,6 +13,9 @@ class InputShape:
     def __repr__(self) -> str:
         return f"cleave.{self.name}"
 
+    def __reduce__(self) -> str:
+        return self.name  # as a copy, or in another process, it is the one of this module
+
 
 scalar = InputShape(
     "scalar", "One value for all of D: a number, or an array of one element (per batch, [B, 1, 1]; per group, [G])."

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from .._core import EpilogueFunction, dtype_name
-from .errors import EpilogueError, refuse, rethrow
+from .errors import INSTEAD, EpilogueError, refuse, rethrow, rethrow_of_returned
 from .inputs import InputShape
 
 
 class Value:
     """A value of an epilogue function while it is traced: float32, of one element of D.
 
-    It has Python's arithmetic (+ - * / ** with whole exponents, abs), comparisons, whose results are
+    It has Python's arithmetic (+ - * /, ** with whole exponents and 0.5, abs), comparisons, whose results are
     conditions for `cleave.where` and combine by & | ~, and `to(dtype)`, which rounds to a type. What it
     will be is not known yet: `if`, `and`, `float()` and loops over it are refused.
     """
@@ -87,8 +87,14 @@ class Value:
         return apply("divide", other, self)
 
     def __pow__(self, exponent: Any) -> Value:
-        if not isinstance(exponent, int) or not 1 <= exponent <= _MOST_POWER:
-            refuse(f"the exponent is {exponent!r}; it must be a whole number from 1 to {_MOST_POWER}")
+        if isinstance(exponent, float):
+            if exponent in _ROOTS:
+                return apply(_ROOTS[exponent], self)
+            exponent = int(exponent) if exponent.is_integer() else exponent
+        if not isinstance(exponent, int) or not 1 <= abs(exponent) <= _MOST_POWER:
+            refuse(f"the exponent is {exponent!r}; it must be 0.5 or from 1 to {_MOST_POWER}, or as much below zero")
+        if exponent < 0:
+            return 1.0 / self**-exponent
         half = self ** (exponent // 2) if exponent > 1 else self
         return half if exponent == 1 else half * half if exponent % 2 == 0 else half * half * self
 
@@ -137,9 +143,14 @@ class Value:
         )
 
     def __float__(self) -> NoReturn:
-        refuse("a value is not known when the function is traced; use Cleave's functions: cleave.exp, cleave.tanh ...")
+        refuse(f"a value is not known when the function is traced; {INSTEAD}")
 
     __int__ = __index__ = __float__
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        refuse(f"a value has no {name}; {INSTEAD}")
 
     def __iter__(self) -> NoReturn:
         refuse("a value is one element of D; it cannot be taken apart")
@@ -182,6 +193,7 @@ class Reduced:
 
 _OVER = {"columns": "column", "rows": "row", "all": "scalar"}  # what D, reduced over these, has the shape of
 _MOST_POWER = 64
+_ROOTS = {0.5: "sqrt", -0.5: "rsqrt"}
 _CONDITIONS = {"less", "less_equal", "equal", "not_equal", "logical_and", "logical_or", "logical_not"}
 _OF_CONDITIONS = {"logical_and": 2, "logical_or": 2, "logical_not": 1, "where": 1}  # how many operands, from the first
 
@@ -209,12 +221,16 @@ class Trace:
     ) -> EpilogueFunction:
         """What the function does with such arguments; `outputs` reads what it returns."""
         try:
-            for name, value in outputs(function(*given, **named)).items():
-                self.output(name, value)
+            returned = outputs(function(*given, **named))
         except EpilogueError:
             raise
         except Exception as error:
             rethrow(error, function.__code__)
+        try:
+            for name, value in returned.items():
+                self.output(name, value)
+        except EpilogueError as error:
+            rethrow_of_returned(error, function.__code__)
         return EpilogueFunction("\n".join(self.lines))
 
     def output(self, name: str, value: Any) -> None:

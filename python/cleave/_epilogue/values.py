@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from .graph import INTERLEAVED, Graph
+from .graph import INTERLEAVED, Graph, needed
 
 Known = Mapping[str, Tensor | float]  # values by name
 
@@ -96,16 +95,3 @@ def join(parts: list[Tensor], names: tuple[str, ...]) -> Tensor:
     if len(parts) == 1:
         return parts[0]
     return torch.stack(parts, -1).flatten(-2) if names == INTERLEAVED else torch.cat(parts, -1)
-
-
-def needed(graph: Graph, wanted: Iterable[str], known: Mapping[str, Any]) -> set[str]:
-    """What must be known for these values: they themselves, and what they are made of where nothing is known."""
-    read, left = set(), list(wanted)
-    while left:
-        value = left.pop()
-        if value in read:
-            continue
-        read.add(value)
-        if value not in known:
-            left += graph.values.get(value, ())[1:]
-    return read

@@ -76,13 +76,11 @@ def per_token_group_quant_fp8(
     """x [..., K] as 8-bit floats, and a scale for each 128 neighbours, [..., K / 128].
 
     column_major_scales: in memory column by column; with tma_aligned_scales each begins at a multiple of 16 bytes.
-    group_size is 128, use_ue8m0 not True; eps changes nothing.
+    use_ue8m0: True rounds them up to powers of two, as float32. group_size is 128; eps changes nothing.
     """
     _check_group(group_size)
-    if use_ue8m0:
-        raise ValueError("use_ue8m0 is True; float32 scales are served, which Hopper multiplies by: pass False")
     rows = rows_of(x)
-    out = {} if out_q is None else {"out": written_rows(out_q)}
+    out = {"use_ue8m0": bool(use_ue8m0)} | ({} if out_q is None else {"out": written_rows(out_q)})
     if column_major_scales and len(x.shape) != 2:
         raise ValueError(f"x has {len(x.shape)} dimensions; with column_major_scales it must have 2")
     if column_major_scales and tma_aligned_scales:

@@ -189,7 +189,7 @@ def all_gather_scaled_gemm(
 
 
 def explain(
-    operation: str, m: int, n: int, group: Any = None, *, partial_dtype: Any = torch.bfloat16, device: Any = "cuda"
+    operation: str, m: int, n: int, group: Any = None, *, partial_dtype: Any = torch.bfloat16, device: Any = None
 ) -> str:
     """What an operation over ranks does: which transport, in which steps, how many bytes a rank sends.
 
@@ -198,15 +198,19 @@ def explain(
         m, n: of the result, all ranks' rows; of an all-gather, of the gathered a.
         group: as in `gemm_all_reduce`.
         partial_dtype: of what is sent.
-        device: of the tensors.
+        device: of the tensors; None: the GPU where torch has one, else the CPU.
 
     Raises:
-        ValueError: there is no such operation.
+        ValueError: there is no such operation; sizes that are negative.
         RuntimeError: there is no process group.
     """
     if operation not in __all__ or "gemm" not in operation:
         named = ", ".join(name for name in __all__ if "gemm" in name)
         raise ValueError(f"operation is {operation!r}; it must be one of {named}")
+    if min(m, n) < 0:
+        raise ValueError(f"m is {m} and n is {n}; they must be 0 or more")
+    if device is None:
+        device = "cuda" if torch.cuda.is_available() else "cpu"
     peers = peers_of(name_of(group, operation))
     return f"{operation} over {peers.size} ranks by " + _explained.explained(
         operation, m, n, partial_dtype.itemsize, peers, torch.device(device)

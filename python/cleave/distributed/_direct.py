@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._C import _is_any_autocast_enabled
 from torch._C._functorch import peek_interpreter_stack
 from torch.autograd import _profiler_enabled
 from torch.overrides import _get_current_function_mode
@@ -15,15 +16,14 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from . import _operators
 
-_PLAIN = (Tensor, nn.Parameter)
 _PLAIN_OPTIONS = (str, torch.dtype, bool, int, type(None))
 
 
 def call(name: str, *arguments: Any, only: dict[str, Any] | None = None, **options: Any) -> Any:
     """torch.ops.cleave's operator of that name, or, where it makes no difference, its implementation at once.
 
-    It makes one to gradients, to torch.compile, export and fakes, to modes, subclasses and transforms, and to the
-    profiler. Options that the schema does not have, and tensors among them, go by the operator, too. only: what the
+    It makes one to gradients, to torch.compile, export and fakes, to modes, subclasses and transforms, to autocast and
+    the profiler. Options that the schema does not have, and tensors among them, go by the operator, too. only: what the
     implementation alone is told.
     """
     if torch.compiler.is_compiling() or _is_watched(arguments) or (options and not _are_plain(name, options)):
@@ -46,13 +46,16 @@ def _options_of(name: str) -> frozenset[str]:
 def _is_watched(arguments: tuple[Any, ...]) -> bool:
     records = torch.is_grad_enabled()
     for x in arguments:
-        if x is None or type(x) is str:
-            continue
-        if type(x) not in _PLAIN or (records and x.requires_grad) or not (x.is_cuda or x.is_cpu):
+        kind = type(x)
+        if kind is Tensor or kind is nn.Parameter:
+            if (records and x.requires_grad) or not (x.is_cuda or x.is_cpu):
+                return True
+        elif x is not None and kind is not str:
             return True
     return (
         _get_current_dispatch_mode() is not None
         or _get_current_function_mode() is not None
         or peek_interpreter_stack() is not None
         or _profiler_enabled()
+        or _is_any_autocast_enabled()
     )

@@ -56,11 +56,6 @@ class Form(NamedTuple):
         return {"split_k_mode": "none"} if self.unsplit and not _core.batch_invariant() else {}
 
 
-def _is_at_once(form: Form, carrier: Collectives | PeerMemory, *parts: Tensor) -> bool:
-    """Whether one call of the module does it all."""
-    return form.at_once is not None and type(carrier) is PeerMemory and all(x.is_contiguous() for x in parts)
-
-
 def _gather(peers: Peers, form: Form, carrier: Collectives | PeerMemory, *parts: Tensor, **use: Any) -> list[Tensor]:
     way = way_of(carrier, peers, form.call)
     return way.gather_rows(*parts, rows=form.rows, large=form.large, columns=form.columns, **use)
@@ -91,7 +86,7 @@ def all_gather_gemm(
         form = peers.forms[key] = Form.of(peers, rows, b.shape[1], a, out_dtype=out_dtype, activation=activation)
     carrier = carrier_for(peers, a.device, transport, form.call, form.bytes)
     asked = precision() if a.itemsize == 4 else None  # float32 is multiplied as torch says
-    if _is_at_once(form, carrier, a):
+    if form.at_once is not None and type(carrier) is PeerMemory and a.is_contiguous():
         out, gathered = _core.gather_over_ranks(carrier.places, form.at_once, a, b, None, None, bias, asked, False)
         return out, first_rows(gathered, form.rows)
     out = a.new_empty(form.rows, form.columns, dtype=out_dtype)
@@ -137,7 +132,8 @@ def all_gather_scaled_gemm(
         kinds = {"out_dtype": out_dtype, "activation": activation}
         form = peers.forms[key] = Form.of(peers, rows, b.shape[1], a, *by_row, **kinds)
     carrier = carrier_for(peers, a.device, transport, form.call, form.bytes)
-    if _is_at_once(form, carrier, a, *by_row):
+    contiguous = a.is_contiguous() and all(x.is_contiguous() for x in by_row)
+    if form.at_once is not None and type(carrier) is PeerMemory and contiguous:
         operands = a, b, (by_row or (None,))[0], scale_b, bias, None, use_fast_accum
         return _core.gather_over_ranks(carrier.places, form.at_once, *operands)[0]
     out = a.new_empty(form.rows, form.columns, dtype=out_dtype)

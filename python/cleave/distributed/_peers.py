@@ -20,6 +20,8 @@ from . import _faults
 
 def name_of(group: Any, operation: str) -> str:
     """The name of a ProcessGroup, a DeviceMesh of one dimension, a name, or None: the default group."""
+    if type(group) is dist.ProcessGroup:  # first, as it is the shortest way
+        return group.group_name
     if group is None:
         group = dist.group.WORLD
     if group is None or not dist.is_initialized():
@@ -28,8 +30,6 @@ def name_of(group: Any, operation: str) -> str:
         )
     if isinstance(group, str):  # torch's own resolution of these cannot be compiled
         return group
-    if type(group) is dist.ProcessGroup:
-        return group.group_name
     return _functional_collectives._resolve_group_name(group)
 
 

@@ -22,6 +22,8 @@ def check_operands(a: Tensor, b: Tensor, scaled: bool, name: str) -> None:
         )
     if a.device != b.device:
         raise ValueError(f"a is on {a.device} and b on {b.device}; move one of them")
+    if a.itemsize > 1 and a.dtype not in _PARTIALS:
+        raise TypeError(f"a is {a.dtype}; it must be torch.float16, torch.bfloat16 or torch.float32: convert a and b")
     if (a.itemsize == 1) != scaled:
         instead = "use quantized operands, or the product without scales" if scaled else "use its scaled form"
         raise TypeError(f"a is {a.dtype}, which {name} does not take; {instead}")

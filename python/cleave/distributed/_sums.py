@@ -16,7 +16,7 @@ from . import _rules
 from ._fold import fold, is_fused, onto
 from ._peer_memory import PeerMemory, bytes_of
 from ._peers import Peers, first_rows, peers_of, rows_of
-from ._transports import Multiply, carrier_for, fills_a_gpu, is_large, way_of
+from ._transports import Collectives, Multiply, carrier_for, fills_a_gpu, is_large, way_of
 
 
 class Form(NamedTuple):
@@ -90,6 +90,7 @@ class Form(NamedTuple):
 def _sum(
     peers: Peers,
     form: Form,
+    carrier: Collectives | PeerMemory,
     a: Tensor,
     multiply: Multiply,
     bias: Tensor | None,
@@ -98,14 +99,8 @@ def _sum(
     *,
     fuses: bool,
     scales: _rules.Scales = (None, None),
-    made_of: tuple[Any, ...] | None = None,
 ) -> Tensor:
-    """fuses: whether `multiply` takes epilogue functions. scales: of all of K, of int32 partial results. made_of: what
-    `multiply` makes a product of, b, scales, float32's precision, whether to accumulate fast; None: it is none."""
-    carrier = carrier_for(peers, a.device, form.transport, form.call, form.bytes)
-    if form.at_once is not None and made_of is not None and type(carrier) is PeerMemory:
-        b, scale_a, scale_b, *how = made_of
-        return _core.sum_over_ranks(carrier.places, form.at_once, a, b, scale_a, scale_b, bias, c, scale_d, *how)
+    """fuses: whether `multiply` takes epilogue functions. scales: of all of K, of int32 partial results."""
     way = way_of(carrier, peers, form.call)
     rows, columns, activation, out_dtype = form.rows, form.columns, form.activation, form.out_dtype
     product = multiply, a, rows, columns, form.partial_dtype
@@ -159,6 +154,9 @@ def of_products(name: str, scatter: bool) -> Callable[..., Tensor]:
             form = peers.forms[key] = Form.of(peers, a, b.shape[1], scatter, *added)
 
         asked = precision() if a.itemsize == 4 else None  # float32 is multiplied as torch says
+        carrier = carrier_for(peers, a.device, form.transport, form.call, form.bytes)
+        if form.at_once is not None and type(carrier) is PeerMemory:
+            return _core.sum_over_ranks(carrier.places, form.at_once, a, b, None, None, bias, c, None, asked, False)
 
         def multiply(out: Tensor | None, rows: slice, epilogue: Any = None) -> Tensor:
             if out is None:
@@ -170,7 +168,7 @@ def of_products(name: str, scatter: bool) -> Callable[..., Tensor]:
                 how["epilogue"] = epilogue
             return gemm(rows_of(a, rows), b, out=out, **how)
 
-        return _sum(peers, form, a, multiply, bias, c, fuses=True, made_of=(b, None, None, asked, False))
+        return _sum(peers, form, carrier, a, multiply, bias, c, fuses=True)
 
     return implementation
 
@@ -205,19 +203,22 @@ def of_scaled_products(name: str, scatter: bool) -> Callable[..., Tensor]:
             added = bias, c, scale_d, out_dtype or torch.bfloat16
             options = activation, partial_dtype, order, transport, exact
             form = peers.forms[key] = Form.of(peers, a, b.shape[1], scatter, *added, *options)
+        scales = (_rules.vector(scale_a), _rules.vector(scale_b)) if exact else (None, None)
+        carrier = carrier_for(peers, a.device, form.transport, form.call, form.bytes)
+        if form.at_once is not None and type(carrier) is PeerMemory:
+            operands = a, b, *(scales if exact else (scale_a, scale_b)), bias, c, scale_d, None, use_fast_accum
+            return _core.sum_over_ranks(carrier.places, form.at_once, *operands)
         by_row = scale_a is not None and scale_a.dim() == 2 and scale_a.shape[0] == a.shape[0]
 
         def multiply(out: Tensor | None, rows: slice, epilogue: Any = None) -> Tensor:
             if out is None:
                 out = a.new_empty(rows.stop - rows.start, form.columns, dtype=form.partial_dtype)
             scale = rows_of(scale_a, rows) if by_row else scale_a
-            scales = (None, None) if exact else (scale, scale_b)
+            of_product = (None, None) if exact else (scale, scale_b)
             options = {"use_fast_accum": use_fast_accum, "epilogue": epilogue, "out": out}
-            return scaled_gemm(rows_of(a, rows), b, *scales, **options, **form.how())
+            return scaled_gemm(rows_of(a, rows), b, *of_product, **options, **form.how())
 
-        scales = (_rules.vector(scale_a), _rules.vector(scale_b)) if exact else (None, None)
-        made_of = b, *(scales if exact else (scale_a, scale_b)), None, use_fast_accum
-        return _sum(peers, form, a, multiply, bias, c, scale_d, fuses=not exact, scales=scales, made_of=made_of)
+        return _sum(peers, form, carrier, a, multiply, bias, c, scale_d, fuses=not exact, scales=scales)
 
     return implementation
 
@@ -237,6 +238,7 @@ def of_rows(name: str, scatter: bool) -> Callable[..., Tensor]:
         def made_before(out: Tensor | None, rows: slice) -> Tensor:
             return x[rows] if out is None else out.copy_(rows_of(x, rows))
 
-        return _sum(peers, form, x, made_before, bias, fuses=False)
+        carrier = carrier_for(peers, x.device, form.transport, form.call, form.bytes)
+        return _sum(peers, form, carrier, x, made_before, bias, fuses=False)
 
     return implementation

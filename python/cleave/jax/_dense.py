@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from .._epilogue.activations import GATED
+from .._epilogue.activations import GATED, keeps_result
 from . import _activations
 from ._batching import Function, batched, fold
 from ._call import Given, Product
@@ -72,14 +72,15 @@ def gemm(product: Product, a: Array, b: Array, bias: Given, c: Given) -> Array:
 
 
 def _forward(product: Product, a: Array, b: Array, bias: Given, c: Given) -> tuple[Array, Any]:
-    return gemm(product, a, b, bias, c), (a, b, bias, c)
+    d = gemm(product, a, b, bias, c)
+    return d, (a, b, bias, c, d if keeps_result(product.activation) else None)
 
 
 def _backward(product: Product, kept: Any, grad: Array) -> tuple[Given, ...]:
-    a, b, bias, c = kept
-    if product.activation != "none":  # whose input is made again
-        x = gemm(product.but(activation="none", out_dtype=jnp.dtype("float32")), a, b, bias, c)
-        grad = _activations.backward(product.activation, grad, x)
+    a, b, bias, c, d = kept
+    if product.activation != "none":
+        linear = product.but(activation="none", out_dtype=jnp.dtype("float32"))
+        grad = _activations.backward(product.activation, grad, d, lambda: gemm(linear, a, b, bias, c))
     operand = grad.astype(a.dtype)
     return (
         _of_operand(product.gradient_of_a(), operand, b.mT, a),

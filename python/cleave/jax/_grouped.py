@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from .._epilogue.activations import GATED
+from .._epilogue.activations import GATED, keeps_result
 from . import _activations
 from ._batching import batched
 from ._call import Given, Product
@@ -60,15 +60,16 @@ def _forward(
         raise TypeError(f"a and b are {a.dtype} and {b.dtype}; products of 8-bit operands have no gradients")
     if bias is not None and (a.ndim, b.ndim) != (2, 3):
         raise TypeError(f"a is {a.shape} and b is {b.shape}; a bias has a gradient where rows are grouped alone")
-    return grouped_gemm(product, a, b, offs, scale_a, scale_b, bias), (a, b, offs, bias)
+    d = grouped_gemm(product, a, b, offs, scale_a, scale_b, bias)
+    return d, (a, b, offs, bias, d if keeps_result(product.activation) else None)
 
 
 def _backward(product: Product, kept: Any, grad: Array) -> tuple[Given, ...]:
-    a, b, offs, bias = kept
-    if product.activation != "none":  # whose input is made again
+    a, b, offs, bias, d = kept
+    if product.activation != "none":
         linear = product.but(activation="none", out_dtype=jnp.dtype("float32"))
-        x = grouped_gemm(linear, a, b, offs, None, None, bias)
-        grad = _activations.backward(product.activation, grad, x)
+        sums = partial(grouped_gemm, linear, a, b, offs, None, None, bias)
+        grad = _activations.backward(product.activation, grad, d, sums)
     operand = grad.astype(a.dtype)
     return (
         _plain(product.gradient_of_a(), operand, b.mT, offs, a.dtype),

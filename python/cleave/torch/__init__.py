@@ -129,6 +129,7 @@ from .mixed_bytes_experts import W4A8Experts
 from .mixed_bytes_linear import W4A8Linear
 from .mixed_experts import W4A16Experts
 from .mixed_linear import W4A16Linear
+from .mixed_swiglu import W4A8SwiGLU, W4A16SwiGLU
 from .moe import MoE
 from .norm import Quantized, RMSNormQuantize
 from .products import gemm, grouped_gemm, mixed_gemm, scaled_gemm
@@ -152,8 +153,10 @@ __all__ = [
     "RMSNormQuantize",
     "W4A8Experts",
     "W4A8Linear",
+    "W4A8SwiGLU",
     "W4A16Experts",
     "W4A16Linear",
+    "W4A16SwiGLU",
     "W8A8Experts",
     "W8A8Linear",
     "W8A8SwiGLU",

@@ -32,6 +32,12 @@ def like(part: Tensor, whole: Tensor) -> Tensor:
     return type(whole).from_local(part, whole.device_mesh, whole.placements, **options)
 
 
+def shaped(made: Tensor, *shape: int) -> Tensor:
+    """A layer's result that nobody else has, of another shape, and no view: FSDP gathers a layer's weights for backward
+    when it sees the gradient of its output, which in-place operations on a view would hide from it."""
+    return torch.ops.aten._unsafe_view.default(made, shape)
+
+
 def gradient_dtype(weight: Tensor) -> torch.dtype:
     """What a weight's owner asks for by weight.grad_dtype, where torch has that, or the weight's own."""
     if torch.compiler.is_compiling():  # which does not see it

@@ -94,3 +94,8 @@ def multiply(
 ) -> Tensor:
     """a @ b.T + bias: [M, K] by [N, K] is [M, N]."""
     return _scaled_gemm(a.q, b.q.t(), a.scale, b.scale.t(), bias, out_dtype, use_fast_accum)
+
+
+def add(a: Rows, b: Rows, *, c: Tensor | None, out: Tensor) -> None:
+    """out = c + a @ b.T; c may be out."""
+    _ops.scaled_gemm.out(a.q, b.q.t(), a.scale, b.scale.t(), c=c, out=out)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from . import _dealt, _float8
+from . import _dealt, _float8, _main_grad
 from ._float8 import E4M3, Rows
 from ._operators.grouped_autograd import Groups, gradient_of_bias
 from ._scales import BLOCK
@@ -103,22 +104,10 @@ def by_groups(
 def weight_gradient(
     grad_t: Rows, x_t: Rows, ends: Tensor, dtype: torch.dtype, main_weight: Tensor | None
 ) -> Tensor | None:
-    """dy.T @ x of each group, or nothing where it is added to the main_grad of main_weight."""
+    """dy.T @ x of each group, or what autograd gets where it is added to the main_grad of main_weight."""
     operands = grad_t.q, x_t.q.mT, ends
     scales = grad_t.scale, x_t.scale.mT
     if main_weight is None:
         return _full(*operands, None, dtype, *scales, alignment=BLOCK)
-    main_grad = main_grad_of(main_weight)
-    _ops.grouped_gemm.out(*operands, None, *scales, c=main_grad, out=main_grad, alignment=BLOCK)
-    main_weight.grad_added_to_main_grad = True
-    return None
-
-
-def main_grad_of(weight: Tensor) -> Tensor:
-    main_grad = getattr(weight, "main_grad", None)
-    if main_grad is None:
-        raise RuntimeError(
-            "weight has no main_grad; set weight.main_grad = torch.zeros_like(weight, dtype=torch.float32), or "
-            "accumulate_main_grad = False, as under FSDP, which reduces weight.grad alone"
-        )
-    return main_grad
+    add = partial(_ops.grouped_gemm.out, *operands, None, *scales, alignment=BLOCK)
+    return _main_grad.add(main_weight, add)

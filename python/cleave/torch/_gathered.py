@@ -84,10 +84,14 @@ def refusal(weight: Tensor, recipe: str) -> str:
     """Why this DTensor cannot be gathered in 8 bits; empty if it can."""
     if recipe not in ("blockwise", "tensorwise"):
         return f"recipe is {recipe!r}, whose weight is quantised twice, along rows and along columns"
-    rows = weight.shape[0] // weight.device_mesh.size()
-    multiple = BLOCK if recipe == "blockwise" else 1
-    if not weight.placements[-1].is_shard(0) or weight.to_local().shape[0] != rows or rows % multiple:
-        return f"weight has {weight.shape[0]} rows, which must be dealt in equal multiples of {multiple}"
+    *outer, placement = weight.placements
+    if not placement.is_shard(0) or not all(x.is_replicate() for x in outer):  # those of HSDP are
+        return f"weight is dealt as {weight.placements}, which must be by rows, to ranks of FSDP alone"
+    ranks = weight.device_mesh.size(len(outer))
+    rows, multiple = weight.shape[0] // ranks, BLOCK if recipe == "blockwise" else 1
+    if weight.to_local().shape[0] != rows or rows % multiple:
+        given = f"weight has {weight.shape[0]} rows over {ranks} ranks"
+        return f"{given}; they must be dealt in equal multiples of {multiple}"
     if weight.to_local().device.type != weight.device_mesh.device_type:
         return "the weight is offloaded to the CPU"
     return ""

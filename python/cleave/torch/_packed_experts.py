@@ -9,17 +9,18 @@ from torch import Tensor, nn
 
 import cleave
 
+from ._operators.epilogue import named
 from ._packed_layer import PackedLayer, check_bias
 from .gate import Gate
 
-_mixed_grouped_gemm = torch.ops.cleave.mixed_grouped_gemm.default
+_mixed_grouped_gemm = torch.ops.cleave.mixed_grouped_gemm
 
 
 class ExpertsLayer(PackedLayer):
     """One linear layer of each expert."""
 
-    def __init__(self, num_experts: int, in_features: int, out_features: int, **options: Any) -> None:
-        super().__init__((num_experts,), in_features, out_features, **options)
+    def __init__(self, num_experts: int, in_features: int, rows: int, **options: Any) -> None:
+        super().__init__((num_experts,), in_features, rows, **options)
 
     @classmethod
     def of(cls, weights: cleave.PackedWeights, bias: Tensor | None) -> ExpertsLayer:
@@ -32,21 +33,46 @@ class ExpertsLayer(PackedLayer):
         self, rows: Tensor, offs: Tensor, scale: Tensor | None = None, dtype: torch.dtype | None = None
     ) -> Tensor:
         """rows: in order of experts, which end at `offs`; of 8 bits with a scale each. dtype: the results'."""
-        if scale is None:
-            rows = self._multiplied(rows)
-        form = self.out_features, self.group_size, offs, self.bias, dtype, self.format, self.global_scale
-        return _mixed_grouped_gemm(rows, self.packed, self.scales, self.zeros, *form, scale)
+        form = self._shape[1], self.group_size, offs, self.bias, dtype, self.format, self.global_scale
+        rows = self._multiplied(rows) if scale is None else rows
+        return _mixed_grouped_gemm.default(rows, self.packed, self.scales, self.zeros, *form, scale)
+
+    def multiply_and_gate(
+        self, rows: Tensor, offs: Tensor, gate: Gate, scale: Tensor | None = None, dtype: torch.dtype | None = None
+    ) -> Tensor:
+        """As `multiply`, of gates and ups, which the gate joins: in the product where they are packed so."""
+        if not self.gated:
+            return gate(self.multiply(rows, offs, scale, dtype))
+        function = gate.epilogue()
+        (hidden,) = _mixed_grouped_gemm.epilogue(
+            self._multiplied(rows) if scale is None else rows,
+            self.packed,
+            self.scales,
+            self.zeros,
+            self._shape[1],
+            self.group_size,
+            offs,
+            **named(function.text, function.inputs),
+            bias=self.bias,
+            format=self.format,
+            global_scale=self.global_scale,
+            scale_a=scale,
+            out_dtype=dtype,
+        )
+        return hidden
 
 
 class PackedExperts(nn.Module):
-    """gate_up and down, of a class of layers, with a gate between them."""
+    """gate_up and down, of a class of layers, with a gate between them, in the first product where that is `gated`."""
 
     _layer: type[ExpertsLayer] = ExpertsLayer
 
-    def __init__(self, num_experts: int, features: int, hidden_features: int, gate: Gate, **form: Any) -> None:
+    def __init__(
+        self, num_experts: int, features: int, hidden_features: int, gate: Gate, gated: bool, **form: Any
+    ) -> None:
         super().__init__()
         self.num_experts, self.gate = num_experts, gate
-        self.gate_up = self._layer(num_experts, features, 2 * hidden_features, act_order=False, **form)
+        self.gate_up = self._layer(num_experts, features, 2 * hidden_features, act_order=False, gated=gated, **form)
         self.down = self._layer(num_experts, hidden_features, features, act_order=False, **form)
 
     def _keep(
@@ -62,6 +88,8 @@ class PackedExperts(nn.Module):
             raise ValueError(
                 f"gate_up is {gate_up.shape} and down {down.shape}; they must be (E, 2 H, F) and (E, F, H)"
             )
+        if down.gated:
+            raise ValueError("down is packed with gated=True, but nothing joins its rows; pack it without")
         check_bias("gate_up_bias", gate_up_bias, gate_up)
         check_bias("down_bias", down_bias, down)
         nn.Module.__init__(self)

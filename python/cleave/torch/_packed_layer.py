@@ -11,7 +11,7 @@ from torch import Tensor, nn
 import cleave
 
 from .._weights.formats import INT4, find_format
-from .._weights.packed import VERSION, check_version, packed_shape
+from .._weights.packed import GATE_ROWS, VERSION, check_gate_rows, check_version, packed_shape
 from .._weights.packing import check_scales, group_size_of
 from ._casts import moves_only
 
@@ -26,8 +26,8 @@ def check_bias(name: str, bias: Tensor | None, weights: cleave.PackedWeights) ->
 
 
 class PackedLayer(nn.Module):
-    """The buffers of a `cleave.PackedWeights`, of one weight or of `experts` of them, the version of its layout, and a
-    bias."""
+    """The buffers of a `cleave.PackedWeights`, of one weight or of `experts` of them, the version of its layout, a
+    bias, and where it is gated `gate_rows`: so many gates and as many ups take turns in it."""
 
     int4_scales: torch.dtype | None = None  # the dtype of scales of "int4", if it is not the layer's own
 
@@ -35,50 +35,51 @@ class PackedLayer(nn.Module):
         self,
         experts: tuple[int, ...],
         in_features: int,
-        out_features: int,
+        rows: int,
         bias: bool,
         *,
         group_size: int | None,
         format: str,
         zeros: bool,
         act_order: bool,
+        gated: bool = False,
         dtype: torch.dtype,
         device: Any,
     ) -> None:
+        """rows: the weight's, of which two are joined to one of out_features where it is gated."""
         super().__init__()
         if dtype not in HALVES:
             raise ValueError(f"dtype is {dtype}; it must be torch.bfloat16 or torch.float16")
         form = find_format(format)
         if zeros and not form.zero_points:
             raise ValueError(f'zeros is True, but format is "{format}", which has none; leave it out')
+        if gated:
+            check_gate_rows(rows)
         self.in_features = in_features
-        self.out_features = out_features
+        self.out_features = rows // 2 if gated else rows
         self.format = format
         self.group_size = group_size_of(form, group_size, in_features)
-        self._shape = (*experts, out_features, in_features)
-        grouped = (*experts, in_features // self.group_size, out_features)
+        self._shape = (*experts, rows, in_features)
+        grouped = (*experts, in_features // self.group_size, rows)
 
         def empty(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
             return torch.empty(shape, dtype=dtype, device=device)
 
-        self.register_buffer("packed", empty((*experts, *packed_shape(out_features, in_features)), torch.uint8))
+        self.register_buffer("packed", empty((*experts, *packed_shape(rows, in_features)), torch.uint8))
         scale_dtype = self.int4_scales or dtype if form is INT4 else getattr(torch, form.scale_dtypes[0])
         self.register_buffer("scales", empty(grouped, scale_dtype))
         self.register_buffer("zeros", empty(grouped, torch.uint8) if zeros else None)
         self.register_buffer("perm", empty((in_features,), torch.int32) if act_order else None)
         self.register_buffer("global_scale", empty(experts or (1,), torch.float32) if form.global_scale else None)
         self.register_buffer("version", torch.tensor(VERSION, dtype=torch.int32))
-        self.register_buffer("bias", empty((*experts, out_features), dtype) if bias else None)
+        self.register_buffer("bias", empty((*experts, rows), dtype) if bias else None)
+        if gated:  # in no state_dict of others
+            self.register_buffer("gate_rows", torch.tensor(GATE_ROWS, dtype=torch.int32))
 
     @classmethod
     def _options_of(cls, weights: cleave.PackedWeights, bias: Tensor | None) -> dict[str, Any]:
         """The options of an empty layer that is to keep them: of the dtype of the scales of "int4", if that is the
         layer's, else of the bias's, or bfloat16 if that has not 16 bits."""
-        if weights.gated:
-            raise ValueError(
-                "weights is packed with gated=True, which layers do not serve; pack it without, or pass it to "
-                "cleave.torch.mixed_gemm"
-            )
         tensors = (weights.scales, bias) if cls.int4_scales is None else (bias,)
         dtypes = [each.dtype for each in tensors if each is not None and each.dtype in HALVES]
         return {
@@ -87,6 +88,7 @@ class PackedLayer(nn.Module):
             "format": weights.format,
             "zeros": weights.zeros is not None,
             "act_order": weights.perm is not None,
+            "gated": weights.gated,
             "dtype": next(iter(dtypes), torch.bfloat16),
             "device": "meta",
         }
@@ -102,7 +104,13 @@ class PackedLayer(nn.Module):
             self.format,
             self.perm,
             self.global_scale,
+            gated=self.gated,
         )
+
+    @property
+    def gated(self) -> bool:
+        """Whether products join the weight's rows, a gate's and its up's, to one output."""
+        return "gate_rows" in self._buffers
 
     def _keep(self, weights: cleave.PackedWeights, bias: Tensor | None) -> None:
         """bias: cast to the layer's."""
@@ -138,6 +146,12 @@ class PackedLayer(nn.Module):
         version = state_dict.get(f"{prefix}version")
         if version is not None and not version.is_meta:
             check_version(int(version), f"{prefix}version")
+        gated = f"{prefix}gate_rows" in state_dict
+        if f"{prefix}packed" in state_dict and gated != self.gated:
+            raise ValueError(
+                f"{prefix}packed is {'' if gated else 'not '}packed with gated=True, but the layer is "
+                f"{'' if self.gated else 'not '}of such a weight; make one of the other"
+            )
         scales = state_dict.get(f"{prefix}scales")
         own = self.scales.dtype
         served = (*HALVES, torch.float32) if own in HALVES else (own,)

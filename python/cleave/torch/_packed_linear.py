@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -17,17 +17,34 @@ if TYPE_CHECKING:
 
 
 class PackedLinear(StaticWeights, PackedLayer):
+    activation: ClassVar[str] = "none"  # of the product
+
     @classmethod
     def _of(cls, weights: cleave.PackedWeights, bias: Tensor | None, **options: Any) -> Self:
         """The layer of a packed weight, which it keeps. options: beside those that follow from weights and bias."""
         if len(weights.shape) != 2:
             raise ValueError(f"weights is {weights.shape}, of experts; it must be of one layer, (N, K)")
+        if weights.gated != cls.joins():
+            raise ValueError(
+                f"weights is packed with gated=True, but {cls.__name__} joins no gates and ups; pass it to "
+                "W4A16SwiGLU or W4A8SwiGLU, or pack it without"
+                if weights.gated
+                else f"{cls.__name__} joins gates and ups, but weights is packed without gated=True, which puts them "
+                "beside each other; pack it with"
+            )
         rows, columns = weights.shape
         check_bias("bias", bias, weights)
-        layer = cls(columns, rows, **cls._options_of(weights, bias) | options)
+        form = cls._options_of(weights, bias)
+        del form["gated"]
+        layer = cls(columns, rows, **form | options)
         layer._keep(weights, bias)
         layer.wait_for_weights()
         return layer
+
+    @classmethod
+    def joins(cls) -> bool:
+        """Whether the activation joins gates and ups, for which a weight is packed with gated=True."""
+        return cls.activation != "none"
 
     def prepare(self, example: Tensor | int, dtype: torch.dtype = torch.bfloat16) -> None:
         """Compiles what a call needs, so that it may be captured: by making that call.

@@ -7,13 +7,14 @@ is neither a kernel of its own nor kept.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from . import _dealt, _float8_grouped, _swiglu
+from . import _dealt, _float8_grouped, _main_grad, _swiglu
 from ._float8 import E4M3, Rows
 from ._operators.transforms import is_transformed
 from ._scales import BLOCK
@@ -104,11 +105,13 @@ def _differentiable_gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ..
     gradients = [next(made) if needed else None for needed in ctx.needs_input_grad[:3]]
     for place, weight in enumerate(ctx.main, 1):
         if weight is not None and gradients[place] is not None:
-            with torch.no_grad():
-                _float8_grouped.main_grad_of(weight).add_(gradients[place])
-            weight.grad_added_to_main_grad = True
-            gradients[place] = None
+            gradients[place] = _main_grad.add(weight, partial(_add, gradients[place].detach()))
     return *gradients, None, None
+
+
+def _add(grad: Tensor, c: Tensor | None, out: Tensor) -> None:
+    with torch.no_grad():
+        out.copy_(grad if c is None else c + grad)
 
 
 class _In8Bits(torch.autograd.Function):

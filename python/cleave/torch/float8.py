@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from . import _dealt, _float8
+from . import _dealt, _float8, _main_grad
 from ._float8 import E4M3, Rows
 from ._gathered import Gathered
 from ._replace import Skip, replace_layers
 from ._scales import BLOCK
 from .grouped_linear import GroupedLinear
+
+_ops = torch.ops.cleave
 
 # What the rows of 8-bit operands are multiples of, where tensor cores can load them.
 _ALIGNMENT = 16
@@ -23,7 +26,15 @@ class _Linear(torch.autograd.Function):
     """For backward it keeps w and x transposed in 8 bits, or x as it is where that is what dw is made of."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, name: str, grad_dtype: torch.dtype) -> Tensor:
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        name: str,
+        grad_dtype: torch.dtype,
+        accumulate: bool,
+    ) -> Tensor:
         recipe = _float8.RECIPES[name]
         needs_x, needs_weight, *_ = ctx.needs_input_grad
         wide = x if needs_weight and recipe.wide_weight_gradient else None
@@ -35,6 +46,8 @@ class _Linear(torch.autograd.Function):
             weight_rows, weight_t = _float8.quantize(weight, E4M3, recipe.weight, needs_x)
         ctx.save_for_backward(wide, *x_t, *weight_t)
         ctx.recipe, ctx.grad_dtype = name, grad_dtype
+        # The very object: main_grad is an attribute of it.
+        ctx.main_weight = weight if accumulate else None
         ctx.dtypes = x.dtype, _dealt.gradient_dtype(weight), None if bias is None else bias.dtype
         return _float8.multiply(x_rows, weight_rows, bias, out_dtype=x.dtype, use_fast_accum=recipe.fast_accum)
 
@@ -53,13 +66,22 @@ class _Linear(torch.autograd.Function):
         if needs_x:
             weight_t = _float8.transposed(weight_t) if ctx.gathered else weight_t
             dx = _float8.multiply(rows, weight_t, out_dtype=x_dtype)
-        if wide is not None:
-            dw = torch.ops.cleave.gemm(grad.t(), wide, out_dtype=weight_dtype)
+        if needs_weight and ctx.main_weight is not None:
+            add = partial(_ops.gemm.out, grad.t(), wide) if x_t.q is None else partial(_float8.add, grad_t, x_t)
+            dw = _main_grad.add(ctx.main_weight, add)
+        elif wide is not None:
+            dw = _ops.gemm(grad.t(), wide, out_dtype=weight_dtype)
         elif needs_weight:
             dw = _float8.multiply(grad_t, x_t, out_dtype=weight_dtype)
         if needs_bias:
             db = grad.sum(0, dtype=torch.float32).to(bias_dtype)
-        return dx, dw, db, None, None
+        return dx, dw, db, None, None, None
+
+
+@torch.compiler.disable
+def _apply_with_main_grad(x: Tensor, weight: Tensor, *others: Any) -> Tensor:
+    _main_grad.check(weight)
+    return _Linear.apply(x, weight, *others, True)
 
 
 class Float8Linear(nn.Linear):
@@ -85,6 +107,8 @@ class Float8Linear(nn.Linear):
     grad_dtype: dy's, `"float8_e4m3fn"` or `"float8_e5m2"`; defaults to float8_e5m2 for "tensorwise" and float8_e4m3fn
     for the others. x and weight are float8_e4m3fn.
 
+    accumulate_main_grad: the product itself adds the weight's gradient to `weight.main_grad`, as in `GroupedLinear`.
+
     Backward keeps a byte per element of x and of weight ("rowwise_with_gw_hp": x itself). Legal in CUDA graphs once the
     same call has run; compiles to one graph; repeatable bit for bit; differentiable once. Everything that shares a
     scale with a NaN or an infinity becomes NaN.
@@ -100,19 +124,27 @@ class Float8Linear(nn.Linear):
         *,
         recipe: str = "blockwise",
         grad_dtype: str | torch.dtype | None = None,
+        accumulate_main_grad: bool = False,
     ) -> None:
         """Initialised as nn.Linear. ValueError for an unknown recipe or grad_dtype."""
         chosen = _float8.recipe_of(recipe)
         super().__init__(in_features, out_features, bias, device, dtype)
         self.recipe = recipe
         self.grad_dtype = _float8.grad_dtype_of(grad_dtype, chosen)
+        self.accumulate_main_grad = accumulate_main_grad
 
     @classmethod
     def from_float(
-        cls, linear: nn.Linear, recipe: str = "blockwise", *, grad_dtype: str | torch.dtype | None = None
+        cls,
+        linear: nn.Linear,
+        recipe: str = "blockwise",
+        *,
+        grad_dtype: str | torch.dtype | None = None,
+        accumulate_main_grad: bool = False,
     ) -> Float8Linear:
         """Converts a layer, and shares its parameters, so that existing optimizers go on working."""
-        options = {"recipe": recipe, "grad_dtype": grad_dtype, "device": "meta"}
+        options = {"recipe": recipe, "grad_dtype": grad_dtype, "accumulate_main_grad": accumulate_main_grad}
+        options["device"] = "meta"
         layer = cls(linear.in_features, linear.out_features, linear.bias is not None, **options)
         layer.weight, layer.bias = linear.weight, linear.bias
         return layer.train(linear.training)
@@ -126,10 +158,11 @@ class Float8Linear(nn.Linear):
         if tokens.stride(1) != 1 or tokens.stride(0) < self.in_features:
             tokens = tokens.contiguous()
         if torch.is_grad_enabled():
-            y = _Linear.apply(tokens, self.weight, self.bias, self.recipe, self.grad_dtype)
+            arguments = tokens, self.weight, self.bias, self.recipe, self.grad_dtype
+            y = _apply_with_main_grad(*arguments) if self.accumulate_main_grad else _Linear.apply(*arguments, False)
         else:
             y = self._multiply(tokens)
-        return y.view(*x.shape[:-1], self.out_features)
+        return _dealt.shaped(y, *x.shape[:-1], self.out_features)
 
     def _multiply(self, tokens: Tensor) -> Tensor:
         recipe = _float8.RECIPES[self.recipe]

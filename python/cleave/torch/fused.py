@@ -35,7 +35,7 @@ class W8A8SwiGLU(W8A8Linear):
 class GatedMLP(nn.Module):
     """down(silu(gate(x)) * up(x)), where everything before down is one product."""
 
-    def __init__(self, gate_up: W8A8SwiGLU, down: nn.Module) -> None:
+    def __init__(self, gate_up: nn.Module, down: nn.Module) -> None:
         super().__init__()
         self.gate_up, self.down = gate_up, down
 

@@ -3,9 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isfinite
+from math import inf, isfinite
 
 from torch import Tensor, nn
+
+import cleave
+
+
+@cleave.epilogue
+def _swiglu(acc):
+    return cleave.silu(acc.gate) * acc.up
+
+
+@cleave.epilogue
+def _limited(acc, alpha: cleave.scalar, beta: cleave.scalar, limit: cleave.scalar):
+    gate, up = cleave.minimum(acc.gate, limit), cleave.maximum(cleave.minimum(acc.up, limit), -limit)
+    return gate * cleave.sigmoid(alpha * gate) * (up + beta)
 
 
 @dataclass(frozen=True)
@@ -26,7 +39,7 @@ class Gate:
         for name in ("alpha", "beta"):
             if not isfinite(getattr(self, name)):
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be finite")
-        if self.limit is not None and not 0 < self.limit < float("inf"):
+        if self.limit is not None and not 0 < self.limit < inf:
             raise ValueError(f"limit is {self.limit}; it must be positive and finite, or None where there is none")
 
     def __call__(self, gate_up: Tensor) -> Tensor:
@@ -36,6 +49,12 @@ class Gate:
             gates, ups = gates.clamp(max=self.limit), ups.clamp(-self.limit, self.limit)
         gated = nn.functional.silu(gates) if self.alpha == 1 else gates * (self.alpha * gates).sigmoid()
         return gated * (ups + self.beta if self.beta else ups)
+
+    def epilogue(self) -> cleave.BoundEpilogue:
+        """The same, in float32, as the function of a product that has the gates and the ups."""
+        if self == SWIGLU:
+            return _swiglu()
+        return _limited(alpha=self.alpha, beta=self.beta, limit=inf if self.limit is None else self.limit)
 
 
 SWIGLU = Gate()

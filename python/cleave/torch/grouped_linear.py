@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from . import _dealt, _float8, _float8_grouped
+from . import _dealt, _float8, _float8_grouped, _main_grad
 from ._operators.grouped_autograd import Groups, gradient_of_bias
 from ._operators.transforms import is_transformed
 from ._scales import BLOCK
@@ -32,8 +33,8 @@ class _Linear(torch.autograd.Function):
         needs_x, needs_weight, _, needs_bias, _ = ctx.needs_input_grad
         grad = grad.contiguous()
         dx = dw = db = None
-        if needs_x:
-            dx = _grouped_gemm.default(grad, _dealt.own(weight), offs)
+        if needs_x:  # under autocast forward multiplied a cast weight
+            dx = _grouped_gemm.default(grad, _dealt.own(weight).to(grad.dtype), offs)
         if needs_weight:
             dw = weight_gradient(weight, ctx.main_weight, grad, x, offs)
         if needs_bias:
@@ -42,13 +43,10 @@ class _Linear(torch.autograd.Function):
 
 
 def weight_gradient(weight: Tensor, main_weight: Tensor | None, grad: Tensor, x: Tensor, offs: Tensor) -> Tensor | None:
-    """grad.T @ x of each group, or nothing where it is added to the main_grad of main_weight."""
+    """grad.T @ x of each group, or what autograd gets where it is added to the main_grad of main_weight."""
     if main_weight is None:
         return _dealt.like(_grouped_gemm.default(grad.mT, x, offs, None, _dealt.gradient_dtype(weight)), weight)
-    main_grad = _float8_grouped.main_grad_of(main_weight)
-    _grouped_gemm.out(grad.mT, x, offs, c=main_grad, out=main_grad)
-    main_weight.grad_added_to_main_grad = True
-    return None
+    return _main_grad.add(main_weight, partial(_grouped_gemm.out, grad.mT, x, offs))
 
 
 class GroupedLinear(nn.Module):
@@ -66,13 +64,14 @@ class GroupedLinear(nn.Module):
         weight: [num_groups, out_features, in_features].
         bias: [num_groups, out_features], or None.
 
-    accumulate_main_grad: the product itself adds the weight's gradient to `weight.main_grad`, in
-    float32, as Megatron-LM and TransformerEngine do with gradient_accumulation_fusion. That saves
-    the gradient in the weight's dtype, and a pass over both. The caller provides `main_grad`,
-    float32 [num_groups, out_features, in_features], before backward, and zeroes it between steps.
-    `weight.grad` stays as it is; `weight.grad_added_to_main_grad` becomes True. For eager mode and
-    CUDA graphs; torch.compile breaks its graph there. Where gradients must be in `weight.grad`, as for FSDP and
-    DTensors, `weight.grad_dtype = torch.float32` computes and accumulates them in float32 (torch 2.13; eager mode).
+    accumulate_main_grad: the product itself adds the weight's gradient to `weight.main_grad`, float32, as Megatron-LM
+    and TransformerEngine do with gradient_accumulation_fusion. That saves the gradient in the weight's dtype, and a
+    pass over both. The caller provides `main_grad`, float32 [num_groups, out_features, in_features], before backward,
+    and zeroes it between steps, or sets `weight.overwrite_main_grad`. `weight.grad` stays as it is, but if the engine
+    has set `weight.grad_added_to_main_grad`, that becomes True, and its hooks get a `weight.grad` that nobody may read
+    (zeros with `weight.zero_out_wgrad`). For eager mode and CUDA graphs; torch.compile breaks its graph there. Where
+    gradients must be in `weight.grad`, as for FSDP and DTensors, `weight.grad_dtype = torch.float32` computes and
+    accumulates them in float32 (torch 2.13; eager mode).
 
     recipe: "blockwise" runs the three products in 8-bit floats, as `Float8Linear` does (see there). x and y's gradient
     are quantised in blocks of 1x128, which for the weight's gradient run along each group's own tokens, and the weight
@@ -127,15 +126,14 @@ class GroupedLinear(nn.Module):
     ) -> Tensor:
         """alignment, counts: groups with gaps, as in `cleave.grouped_gemm`: each begins at a multiple, or x is
         [num_groups, room, in_features]."""
+        if torch.is_autocast_enabled(x.device.type):
+            x = x.to(torch.get_autocast_dtype(x.device.type))
         weight, bias, accumulate = _dealt.own(self.weight), _dealt.own(self.bias), self.accumulate_main_grad
         if alignment is not None or counts is not None:
             return self._with_gaps(x, offs, alignment, counts)
         if torch.is_grad_enabled():
-            if accumulate and _dealt.is_dealt(self.weight):
-                raise RuntimeError(
-                    "weight is a DTensor, whose gradient is looked for in weight.grad, but accumulate_main_grad is "
-                    "True; make it False, and set weight.grad_dtype = torch.float32 for sums in float32"
-                )
+            if accumulate:
+                _main_grad.check(self.weight)
             if self.recipe:
                 return _float8_grouped.Linear.apply(x, weight, offs, bias, self.grad_dtype, accumulate)
             if accumulate or not (torch.compiler.is_compiling() or is_transformed()):

@@ -47,13 +47,17 @@ class W4A8Experts(PackedExperts):
         zeros: bool = False,
         bias: bool = False,
         gate: Gate = SWIGLU,
+        gated: bool = False,
         dtype: torch.dtype = torch.bfloat16,
         device: Any = None,
     ) -> None:
-        """Empty ones, to load a state_dict into, which does not have the gate; other options as of `W4A8Linear`."""
+        """Empty ones, to load a state_dict into, which does not have the gate.
+
+        gated: gate_up is packed so. Other options: as of `W4A8Linear`.
+        """
         eight = activations_beside(format, activation_dtype)
         form = {"group_size": group_size, "format": format, "zeros": zeros, "bias": bias}
-        super().__init__(num_experts, features, hidden_features, gate, **form, dtype=dtype, device=device)
+        super().__init__(num_experts, features, hidden_features, gate, gated, **form, dtype=dtype, device=device)
         self.activation_dtype = eight
 
     @classmethod
@@ -84,8 +88,8 @@ class W4A8Experts(PackedExperts):
         offs, indices = _ops.moe_sort_tokens(expert_ids.contiguous(), self.num_experts)
         of_tokens = _ops.quantize(x.contiguous(), self.activation_dtype)
         q, scale = (_ops.moe_gather(each, indices) for each in of_tokens)
-        gate_up = self.gate_up.multiply(q, offs, scale, x.dtype)
-        q, scale = _ops.quantize(self.gate(gate_up), self.activation_dtype)
+        hidden = self.gate_up.multiply_and_gate(q, offs, self.gate, scale, x.dtype)
+        q, scale = _ops.quantize(hidden, self.activation_dtype)
         y = self.down.multiply(q, offs, scale, x.dtype)
         return _ops.moe_unpermute(y, indices, weights.contiguous())
 

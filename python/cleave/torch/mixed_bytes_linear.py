@@ -65,6 +65,7 @@ class W4A8Linear(PackedLinear):
             format=format,
             zeros=zeros,
             act_order=act_order,
+            gated=self.joins(),
             dtype=dtype,
             device=device,
         )
@@ -83,7 +84,7 @@ class W4A8Linear(PackedLinear):
     ) -> W4A8Linear:
         """The layer in 4 bits, rounded to nearest as by `cleave.pack_weights`, on its device."""
         scales = {"scale_dtype": "float16"} if format == "int4" else {}
-        weights = cleave.pack_weights(linear.weight.detach(), group_size, format, **scales)
+        weights = cleave.pack_weights(linear.weight.detach(), group_size, format, gated=cls.joins(), **scales)
         bias = None if linear.bias is None else linear.bias.detach().clone()
         return cls.from_packed(weights, bias, activation_dtype, static_weights=static_weights)
 
@@ -116,13 +117,14 @@ class W4A8Linear(PackedLinear):
             buffers["packed"],
             buffers["scales"],
             buffers["zeros"],
-            self.out_features,
+            self._shape[0],
             self.group_size,
             buffers["bias"],
             x.dtype,
             self.format,
             None,
             scale,
+            activation=self.activation,
             static_b=self.static_weights,
         )
         return y.view(*x.shape[:-1], self.out_features)

@@ -41,12 +41,16 @@ class W4A16Experts(PackedExperts):
         zeros: bool = False,
         bias: bool = False,
         gate: Gate = SWIGLU,
+        gated: bool = False,
         dtype: torch.dtype = torch.bfloat16,
         device: Any = None,
     ) -> None:
-        """Empty ones, to load a state_dict into, which does not have the gate; other options as of `W4A16Linear`."""
+        """Empty ones, to load a state_dict into, which does not have the gate.
+
+        gated: gate_up is packed so. Other options: as of `W4A16Linear`.
+        """
         form = {"group_size": group_size, "format": format, "zeros": zeros, "bias": bias}
-        super().__init__(num_experts, features, hidden_features, gate, **form, dtype=dtype, device=device)
+        super().__init__(num_experts, features, hidden_features, gate, gated, **form, dtype=dtype, device=device)
 
     @classmethod
     def from_packed(
@@ -60,7 +64,8 @@ class W4A16Experts(PackedExperts):
     ) -> W4A16Experts:
         """The experts of packed weights, [E, 2 * H, F] and [E, F, H], which they keep.
 
-        Biases: [E, 2 * H], the gates' first, and [E, F], cast as by `W4A16Linear.from_packed`. ValueError for shapes
+        Where gate_up is packed with gated=True, the first product applies the gate, to its float32 sums. Biases:
+        [E, 2 * H], the gates' first, and [E, F], cast as by `W4A16Linear.from_packed`. ValueError for shapes
         that do not fit, naming the argument.
         """
         experts = cls.__new__(cls)
@@ -70,6 +75,6 @@ class W4A16Experts(PackedExperts):
     @torch.no_grad()
     def forward(self, x: Tensor, expert_ids: Tensor, weights: Tensor) -> Tensor:
         offs, indices = _ops.moe_sort_tokens(expert_ids.contiguous(), self.num_experts)
-        gate_up = self.gate_up.multiply(_ops.moe_gather(x.contiguous(), indices), offs)
-        y = self.down.multiply(self.gate(gate_up), offs)
+        hidden = self.gate_up.multiply_and_gate(_ops.moe_gather(x.contiguous(), indices), offs, self.gate)
+        y = self.down.multiply(hidden, offs)
         return _ops.moe_unpermute(y, indices, weights.contiguous())

@@ -89,6 +89,7 @@ class W4A16Linear(PackedLinear):
             format=format,
             zeros=zeros,
             act_order=act_order,
+            gated=self.joins(),
             dtype=dtype,
             device=device,
         )
@@ -107,7 +108,7 @@ class W4A16Linear(PackedLinear):
 
         group_size, format: as there. Scales and bias are of the layer's dtype, bfloat16 for a float32 one.
         """
-        weights = cleave.pack_weights(linear.weight.detach(), group_size, format)
+        weights = cleave.pack_weights(linear.weight.detach(), group_size, format, gated=cls.joins())
         bias = None if linear.bias is None else linear.bias.detach().clone()
         return cls.from_packed(weights, bias, static_weights=static_weights)
 
@@ -127,11 +128,11 @@ class W4A16Linear(PackedLinear):
         x = self._multiplied(x)
         rows = x.reshape(-1, self.in_features)
         rows = rows.contiguous() if perm is None else rows.index_select(1, perm)
-        sizes, more = (self.out_features, self.group_size), (self.format, buffers["global_scale"])
+        sizes, more = (self._shape[0], self.group_size), (self.format, buffers["global_scale"])
         form = packed, scales, zeros, *sizes, buffers["bias"], None, *more
         static = self.static_weights
-        if torch.is_grad_enabled() and x.requires_grad:
+        if torch.is_grad_enabled() and x.requires_grad and not self.joins():
             y = _Product.apply(static, rows, *form)
         else:
-            y = _mixed_gemm(rows, *form, static_b=static)
+            y = _mixed_gemm(rows, *form, activation=self.activation, static_b=static)
         return y.view(*x.shape[:-1], self.out_features)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from . import _swiglu_experts
+from . import _dealt, _swiglu_experts
 from .dispatch import Dispatcher, OneRank, check_dealt
 from .grouped_linear import GroupedLinear
 from .router import Router
@@ -100,7 +100,7 @@ class MoE(nn.Module):
         arrived = self.dispatcher.dispatch(tokens, experts, weights, self.num_experts)
         gaps = {"alignment": arrived.alignment, "counts": arrived.counts}
         made = self.run_experts(arrived.rows, arrived.offs, gather=arrived.gather, top_k=arrived.top_k, **gaps)
-        return self.dispatcher.combine(made, arrived).view(x.shape)
+        return _dealt.shaped(self.dispatcher.combine(made, arrived), *x.shape)
 
     def route(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
         """The weights, float32 [tokens, top_k], and whose they are."""

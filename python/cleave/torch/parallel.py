@@ -29,13 +29,14 @@ from torch.distributed.tensor.parallel import ParallelStyle
 from .. import distributed
 from . import _gathered
 from ._sharding import operators
+from ._sharding.fsdp import sum_gradients_in_float32
 from ._sharding.layers import LAYERS, Layer
 from ._static_weights import StaticWeights
 from .dispatch import Dispatcher
 from .float8 import Float8Linear
 from .moe import MoE
 
-__all__ = ["ColwiseParallel", "ExpertParallel", "RowwiseParallel", "gather_in_8_bits"]
+__all__ = ["ColwiseParallel", "ExpertParallel", "RowwiseParallel", "gather_in_8_bits", "sum_gradients_in_float32"]
 
 
 class _Style(ParallelStyle):
@@ -79,10 +80,18 @@ class _Style(ParallelStyle):
     @abstractmethod
     def _multiply(self, module: nn.Module, layer: Layer, mesh: DeviceMesh, x: Tensor, *arguments: Any) -> Tensor: ...
 
-    def _result(self, y: Tensor, made: Placement, wanted: Placement, mesh: DeviceMesh) -> Tensor:
+    def _result(
+        self, y: Tensor, made: Placement, wanted: Placement, mesh: DeviceMesh, features: int | None = None
+    ) -> Tensor:
+        """features: all ranks', which may be dealt unevenly."""
         if made == wanted and self.use_local_output:
             return y
-        result = DTensor.from_local(y, mesh, [made], run_check=False).redistribute(mesh, [wanted])
+        form: dict[str, Any] = {}
+        if features is not None:
+            shape = [*y.shape]
+            shape[made.dim] = features
+            form = {"shape": torch.Size(shape), "stride": torch.empty(shape, device="meta").stride()}
+        result = DTensor.from_local(y, mesh, [made], run_check=False, **form).redistribute(mesh, [wanted])
         return result.to_local() if self.use_local_output else result
 
 
@@ -130,7 +139,8 @@ class ColwiseParallel(_Style):
         else:
             y = layer.multiply_columns(module, x.movedim(given.dim, 0), mesh.get_group(), True, *arguments)
             y = y.movedim(0, given.dim)
-        return self._result(y, features, _of_dim(self.output_layouts, x.dim(), features), mesh)
+        wanted = _of_dim(self.output_layouts, x.dim(), features)
+        return self._result(y, features, wanted, mesh, layer.count(module))
 
 
 class RowwiseParallel(_Style):
@@ -261,7 +271,11 @@ def _of_dim(layout: Placement | None, dims: int, features: Placement) -> Placeme
     """Counted from the front; None are features."""
     if layout is None:
         return features
-    return Shard(layout.dim % dims) if isinstance(layout, Shard) else layout
+    if not isinstance(layout, Shard):
+        return layout
+    if not -dims <= layout.dim < dims:
+        raise ValueError(f"a layout is {layout}, but x has {dims} dimensions; give one of these")
+    return Shard(layout.dim % dims)
 
 
 def _local(x: Tensor, given: Placement, wanted: Placement, mesh: DeviceMesh) -> Tensor:

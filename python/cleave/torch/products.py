@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,6 +19,7 @@ _scaled_gemm = torch.ops.cleave.scaled_gemm
 _grouped_gemm = torch.ops.cleave.grouped_gemm
 _mixed_gemm = torch.ops.cleave.mixed_gemm
 _mixed_grouped_gemm = torch.ops.cleave.mixed_grouped_gemm
+_quantize = torch.ops.cleave.quantize
 
 
 def gemm(
@@ -45,7 +48,8 @@ def gemm(
         a, b: [M, K] and [K, N], or batches of them.
         bias, c, epilogue: as in `cleave.gemm`. Inputs that are tensors are on a's device.
         options: alpha, beta, activation, out_dtype, split_k_mode, split_k_slices: as in torch.ops.cleave.gemm.
-            out_scale, scale_major, use_ue8m0: as in `cleave.gemm`, without an epilogue function and gradients.
+            out_scale, scale_major, use_ue8m0: as in `cleave.gemm`, without gradients, and beside an epilogue function
+            "row" alone.
 
     Returns:
         A new D, a tuple of the function's outputs, or D and its scales. As repeatable, and as safe in CUDA graphs, as
@@ -54,6 +58,8 @@ def gemm(
     Raises:
         RuntimeError: what `cleave.gemm` raises as ValueError or TypeError.
     """
+    if _quantises_rows(options):
+        return _quantised(partial(gemm, a, b, bias=bias, c=c, epilogue=epilogue), options)
     if epilogue is None:
         return (_gemm.quantized if "out_scale" in options else _gemm)(a, b, bias, c, **options)
     return results(_gemm.epilogue(a, b, *arguments(epilogue, options), bias, c, **options))
@@ -86,6 +92,8 @@ def scaled_gemm(
         RuntimeError: what `cleave.scaled_gemm` raises as ValueError or TypeError; a tensor that requires grad but has
             no gradient here.
     """
+    if _quantises_rows(options):
+        return _quantised(partial(scaled_gemm, a, b, scale_a, scale_b, bias=bias, epilogue=epilogue), options)
     if epilogue is None:
         operator = _scaled_gemm.quantized if "out_scale" in options else _scaled_gemm
         return operator(a, b, scale_a, scale_b, bias, **options)
@@ -122,6 +130,8 @@ def grouped_gemm(
     Raises:
         RuntimeError: what `cleave.grouped_gemm` raises as ValueError or TypeError; c that requires grad.
     """
+    if _quantises_rows(options):
+        return _quantised(partial(grouped_gemm, a, b, offs, bias=bias, epilogue=epilogue), options)
     if epilogue is None:
         return (_grouped_gemm.quantized if "out_scale" in options else _grouped_gemm)(a, b, offs, bias, **options)
     return results(_grouped_gemm.epilogue(a, b, offs, *arguments(epilogue, options), bias, **options))
@@ -160,3 +170,19 @@ def mixed_gemm(
         return operator(a, **given, **options)
     function = dict(zip(ARGUMENTS, arguments(epilogue, options), strict=True))
     return results(operator.epilogue(a, **given, **function, **options))
+
+
+def _quantises_rows(options: dict[str, Any]) -> bool:
+    return options.get("out_scale") == "row"
+
+
+def _quantised(multiply: Callable[..., Any], options: dict[str, Any]) -> tuple[Tensor, Tensor]:
+    """The rows of D, by two operators, with the bits of `cleave.gemm`'s two kernels."""
+    options = {name: value for name, value in options.items() if name != "out_scale"}
+    dtype = options.pop("out_dtype", None)
+    if dtype is None:
+        raise TypeError('out_dtype is None beside out_scale="row"; pass torch.int8 or an 8-bit float')
+    d = multiply(out_dtype=torch.float32 if dtype == torch.int8 else torch.bfloat16, **options)
+    if not isinstance(d, Tensor):
+        raise ValueError('the epilogue function has several outputs, but out_scale="row" quantises one; leave one out')
+    return _quantize(d, dtype, "row")

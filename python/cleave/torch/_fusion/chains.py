@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
+from .._packed_linear import PackedLinear
 from ..linear import W8A8Linear
 
 # A keyword that no layer has: where it turns up, all others do.
@@ -71,15 +72,14 @@ def find_decoder_layer(layer: nn.Module) -> DecoderLayer | None:
 
 @dataclass(frozen=True)
 class GatedMLP:
-    """down(silu(gate(x)) * up(x)): the names of these."""
+    """down(silu(gate(x)) * up(x)): the names of these; of one layer where that makes gates and then ups."""
 
-    gate: str
-    up: str
+    gates: tuple[str, ...]
     down: str
 
 
 def find_gated_mlp(module: nn.Module) -> GatedMLP | None:
-    if sum(isinstance(child, (nn.Linear, W8A8Linear)) for child in module.children()) < 3:
+    if sum(isinstance(child, (nn.Linear, W8A8Linear, PackedLinear)) for child in module.children()) < 2:
         return None
     graph, whole = _trace(module)
     if not whole:
@@ -92,10 +92,13 @@ def find_gated_mlp(module: nn.Module) -> GatedMLP | None:
             return None
         for first, second in (product.args, product.args[::-1]):
             gate = _silu_of(module, first)
-            if gate is not None:
-                up = _call(second)
-                same = _only(gate.args) is _only(up.args) and _only(gate.args).op == "placeholder"
-                return GatedMLP(gate.target, up.target, down.target) if same else None
+            if gate is None:
+                continue
+            both = _chunked(gate, second)
+            calls = [_call(each) for each in ((gate, second) if both is None else (both,))]
+            inputs = {_only(each.args) for each in calls}
+            known = len(inputs) == 1 and inputs.pop().op == "placeholder"
+            return GatedMLP(tuple(each.target for each in calls), down.target) if known else None
     except _NoMatch:
         pass
     return None
@@ -230,14 +233,27 @@ def _parameter(value: Any, norm: fx.Node) -> str:
     raise _NoMatch
 
 
-def _silu_of(module: nn.Module, node: Any) -> fx.Node | None:
-    """The call of the child whose silu a node is."""
+def _chunked(first: Any, second: Any) -> fx.Node | None:
+    """What these are the first and the second half of, along its columns."""
+    halves = [each for each in (first, second) if _is_function(each, operator.getitem)]
+    if len(halves) != 2 or [each.args[1] for each in halves] != [0, 1]:
+        return None
+    chunks, other = (each.args[0] for each in halves)
+    is_chunk = _is_function(chunks, torch.chunk) or (chunks.op == "call_method" and chunks.target == "chunk")
+    if chunks is not other or not is_chunk:
+        return None
+    given = dict(zip(("input", "chunks", "dim"), chunks.args, strict=False)) | chunks.kwargs
+    return given["input"] if given.get("chunks") == 2 and given.get("dim") == -1 else None
+
+
+def _silu_of(module: nn.Module, node: Any) -> Any:
+    """What the silu is taken of that a node is; None where it is none."""
     if not isinstance(node, fx.Node):
         return None
     is_function = _is_function(node, nn.functional.silu)
     if not is_function and not (node.op == "call_module" and _is_silu(module.get_submodule(node.target))):
         return None
-    return _call(node.args[0])
+    return node.args[0]
 
 
 def _is_silu(module: nn.Module) -> bool:

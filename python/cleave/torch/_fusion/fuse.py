@@ -1,20 +1,26 @@
-"""`fuse`: moves norms, gates and residuals of a model into the kernels of its 8-bit layers."""
+"""`fuse`: moves norms, gates and residuals of a model into the kernels of its layers in 8 and 4 bits."""
 
 from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
+from .._packed_experts import PackedExperts
+from .._packed_linear import PackedLinear
 from .._replace import Skip, matcher
 from ..fused import FusedDecoderLayer, GatedMLP, NormProjections, Projection, W8A8SwiGLU, adds
 from ..linear import W8A8Linear
+from ..mixed_bytes_linear import W4A8Linear
+from ..mixed_linear import W4A16Linear
 from ..norm import RMSNormQuantize
-from . import chains
+from . import chains, packed_gates
 from .stack import same, stack, unstack, why_apart
 
 
@@ -41,7 +47,8 @@ class Fused:
 
 
 def fuse(model: nn.Module, *, skip: Skip = (), across_layers: bool = True) -> Fused:
-    """Moves norms, residual sums and gates into the kernels of a model's `W8A8Linear` layers, in place; for inference.
+    """Moves norms, residual sums and gates into the kernels of a model's layers in 8 bits, and gates into those of
+    packed weights, in place; for inference.
 
         cleave.torch.replace_linears(model, "float8_e4m3fn", skip="lm_head")
         print(fused := cleave.torch.fuse(model))
@@ -53,6 +60,9 @@ def fuse(model: nn.Module, *, skip: Skip = (), across_layers: bool = True) -> Fu
 
     - down(silu(gate(x)) * up(x)), of W8A8Linear layers with equal settings, becomes `GatedMLP`: gate and up are one
       product, whose kernel applies the gate. y is no longer affected by a rounding of gates and ups to 16 bits.
+      W4A16Linear layers (W4A8Linear) with equal settings do, too: their codes are packed anew, gates and ups in turns.
+      So does one layer in the place of both, whose result's halves (`chunk(2, -1)`) are gates and ups.
+    - `W4A16Experts` and `W4A8Experts` have their gate applied in the first product, in the same way.
     - In layers that compute h = x + attention(norm(x)) and h + mlp(norm(h)), as Llama's do, an RMS norm that only
       W8A8Linear layers of one dtype read becomes `RMSNormQuantize`, which adds the residual first, and quantises once
       for all of them; these layers (q, k and v, say) become one product (`NormProjections`). Sums have the same bits;
@@ -64,23 +74,30 @@ def fuse(model: nn.Module, *, skip: Skip = (), across_layers: bool = True) -> Fu
     in memory, so CUDA graphs must be captured afterwards, and again after `undo`.
 
     Args:
-        skip: names of MLPs and decoder layers to leave alone, as in `replace_linears`.
+        skip: names of MLPs, experts and decoder layers to leave alone, as in `replace_linears`.
         across_layers: leave a layer's last sum to the norm of the next layer in the same list, so that what passes
             between them is not a tensor. Pass False for models or callers (transformers' output_hidden_states) that
             look at it.
 
     Raises:
-        ValueError: the model has no W8A8Linear.
+        ValueError: the model has no layers in 8 or 4 bits.
     """
-    if not any(isinstance(module, W8A8Linear) for module in model.modules()):
-        raise ValueError('model has no W8A8Linear layers; call cleave.torch.replace_linears(model, "int8") before')
+    if not any(isinstance(module, (W8A8Linear, PackedLinear, PackedExperts)) for module in model.modules()):
+        raise ValueError(
+            "model has no layers in 8 or 4 bits (W8A8Linear, W4A16Linear); call "
+            'cleave.torch.replace_linears(model, "int8") before'
+        )
     report = Fused()
     gated = {name: found for name, module in _modules(model) if (found := chains.find_gated_mlp(module))}
     layers = {name: found for name, module in _modules(model) if (found := chains.find_decoder_layer(module))}
-    skipped = matcher(skip, [*gated, *layers])
+    packed = {name: module for name, module in model.named_modules() if isinstance(module, PackedExperts)}
+    skipped = matcher(skip, [*gated, *packed, *layers])
     for name, chain in gated.items():
         if not skipped(name, model.get_submodule(name)):
             _fuse_gates(model, name, chain, report)
+    for name, experts in packed.items():
+        if not skipped(name, experts):
+            _fuse_gate_of_experts(experts, name, report)
     fused = []
     for name, chain in layers.items():
         layer = model.get_submodule(name)
@@ -91,6 +108,22 @@ def fuse(model: nn.Module, *, skip: Skip = (), across_layers: bool = True) -> Fu
             if layer in fused and following in fused:
                 layer.hands_on = adds(getattr(following, following.chain.attention_norm))
     return report
+
+
+class _Joining(NamedTuple):
+    """How a gate and an up of one class become one layer."""
+
+    why_apart: Callable[[Sequence[Any]], str]
+    stack: Callable[[Sequence[Any]], nn.Module]
+    unstack: Callable[[Any, Sequence[Any]], None]
+
+
+_PACKED = _Joining(packed_gates.why_apart, packed_gates.stack, packed_gates.unstack)
+_JOINING = {
+    W8A8Linear: _Joining(why_apart, partial(stack, kind=W8A8SwiGLU), unstack),
+    W4A16Linear: _PACKED,
+    W4A8Linear: _PACKED,
+}
 
 
 def _modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
@@ -108,21 +141,39 @@ def _neighbours(model: nn.Module) -> Iterator[tuple[nn.Module, nn.Module]]:
 
 def _fuse_gates(model: nn.Module, name: str, chain: chains.GatedMLP, report: Fused) -> None:
     mlp = model.get_submodule(name)
-    gate, up, down = (mlp.get_submodule(each) for each in (chain.gate, chain.up, chain.down))
-    wide = [each for each in (chain.gate, chain.up) if type(mlp.get_submodule(each)) is not W8A8Linear]
-    why = f"{', '.join(wide)}: no W8A8Linear" if wide else why_apart((gate, up))
-    if why:
+    linears = [mlp.get_submodule(each) for each in chain.gates]
+    joining = _JOINING.get(type(linears[0]))
+    wide = [each for each, linear in zip(chain.gates, linears, strict=True) if type(linear) not in _JOINING]
+    if wide or joining is None:
+        why = f"{', '.join(wide)}: no W8A8Linear"
+    elif len({type(each) for each in linears}) > 1:
+        why = "they are of different classes"
+    else:
+        why = joining.why_apart(linears)
+    if why or joining is None:
         report.left.append((name, why))
         return
-    made = GatedMLP(stack((gate, up), W8A8SwiGLU), down).train(mlp.training)
+    made = GatedMLP(joining.stack(linears), mlp.get_submodule(chain.down)).train(mlp.training)
     model.set_submodule(name, made)
 
     def undo() -> None:
-        unstack(made.gate_up, (gate, up))
+        joining.unstack(made.gate_up, linears)
         model.set_submodule(name, mlp)
 
     report._undo.append(undo)
-    report.done.append((name, f"{chain.gate} and {chain.up}: one product, with SwiGLU in it"))
+    report.done.append((name, f"{' and '.join(chain.gates)}: one product, with SwiGLU in it"))
+
+
+def _fuse_gate_of_experts(experts: PackedExperts, name: str, report: Fused) -> None:
+    if experts.gate_up.gated:
+        return
+    why = packed_gates.why_not_gated(experts.gate_up.out_features // 2)
+    if why:
+        report.left.append((name, why))
+        return
+    packed_gates.join_experts(experts, gated=True)
+    report._undo.append(lambda: packed_gates.join_experts(experts, gated=False))
+    report.done.append((name, "the gate in the first product"))
 
 
 def _fuse_norms(layer: nn.Module, name: str, chain: chains.DecoderLayer, report: Fused) -> bool:

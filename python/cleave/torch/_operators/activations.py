@@ -11,12 +11,7 @@ from torch import Tensor
 from ..._core import activations
 from ..._epilogue.graph import SUM, parse
 from ..._epilogue.values import evaluate
-from .epilogue import Gradients, saved_outputs
-
-
-def keeps_result(activation: str) -> bool:
-    """Whether the result says enough of the sums, as relu's does, so that they need not be made again."""
-    return activation != "none" and bool(saved_outputs(activations[activation], parse(activations[activation]).sums))
+from .epilogue import Gradients
 
 
 def backward(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -49,8 +49,8 @@ def _kernel(op: Any, device: str) -> Callable[..., Any]:
     return run
 
 
-def register() -> None:
-    for operation in _OPERATIONS:
+def register(operations: Iterable[str] = _OPERATIONS) -> None:
+    for operation in operations:
         packet = getattr(torch.ops.cleave, operation)
         for overload in packet.overloads():
             if overload == "out":  # torch casts for none of its own, either

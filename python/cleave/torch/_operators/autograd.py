@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..._epilogue.activations import keeps_result
 from . import activations, epilogue
 from .batching import along_a_new_axis
 from .sum_to import sum_to
@@ -28,9 +29,7 @@ def _save(
     if a.itemsize == 1:
         raise RuntimeError(f"a and b are {a.dtype} and {b.dtype}; products of 8-bit operands have no gradient")
     ctx.options = keyword_only_inputs
-    ctx.save_for_backward(
-        a, b, bias, c, output if activations.keeps_result(keyword_only_inputs["activation"]) else None
-    )
+    ctx.save_for_backward(a, b, bias, c, output if keeps_result(keyword_only_inputs["activation"]) else None)
 
 
 def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:

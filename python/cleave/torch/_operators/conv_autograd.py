@@ -24,6 +24,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..._epilogue.activations import keeps_result
+from .._dealt import gradient_dtype
 from . import activations, autograd, epilogue
 from .channels_last import channels_last, packed
 from .sum_to import sum_to
@@ -110,7 +112,7 @@ def _save(
     ctx.options = {"activation": "none", "alpha": 1.0, "beta": None} | (keyword_only_inputs or {})
     ctx.geometry = tuple(given[name] for name in GEOMETRY)
     ctx.size = given.get(operator.made)
-    kept = output if activations.keeps_result(ctx.options["activation"]) else None
+    kept = output if keeps_result(ctx.options["activation"]) else None
     ctx.save_for_backward(first, second, given.get("bias"), given["c"], kept)
 
 
@@ -152,7 +154,10 @@ def of_operands(
     gradients: dict[str, Tensor] = {}
     for other in OPERATORS:
         if other.made in needed:
-            gradients[other.made] = _make(other, form, form[other.made].shape, geometry, alpha=alpha)
+            operand, options = form[other.made], {"alpha": alpha}
+            if (wanted := gradient_dtype(operand)) != operand.dtype:
+                options["out_dtype"] = wanted
+            gradients[other.made] = _make(other, form, operand.shape, geometry, **options)
     if "bias" in needed:
         line = (1, grad.shape[1], *(1,) * (grad.dim() - 2))
         gradients["bias"] = sum_to(grad, line, added["bias"].dtype).flatten()

@@ -18,9 +18,10 @@ from torch import Tensor
 
 from ..._core import EpilogueFunction
 from ..._epilogue import BoundEpilogue, Epilogue
-from ..._epilogue.derivative import derivative, has_derivative
-from ..._epilogue.graph import SUM, SUMS, Graph, gradient_of, parse
-from ..._epilogue.values import Known, evaluate, join, needed, split
+from ..._epilogue.derivative import derivative
+from ..._epilogue.graph import SUM, Graph, gradient_of, needed, parse
+from ..._epilogue.saved import reads_sums
+from ..._epilogue.values import Known, evaluate, join, split
 from .sum_to import sum_to
 
 _MOST_INPUTS, MOST_OUTPUTS = 8, 3  # of Cleave's functions
@@ -34,15 +35,17 @@ def outputs(text: str) -> list[tuple[torch.dtype | None, str]]:
     return [(dtype, graph.shape(name)) for name, dtype in types.items()]
 
 
-def separate(inputs: Iterable[Any]) -> tuple[list[Tensor], list[float], list[int]]:
+def separate(text: str, inputs: Iterable[Any]) -> tuple[list[Tensor], list[float], list[int]]:
     """A function's inputs, as its operators take them: tensors, numbers, and the places of these."""
     tensors, numbers, places = [], [], []
     for place, value in enumerate(inputs):
         if isinstance(value, Tensor):
             tensors.append(value)
-        else:
+        elif isinstance(value, (int, float)) or hasattr(value, "__float__"):
             numbers.append(float(value))
             places.append(place)
+        else:
+            raise TypeError(f"{list(parse(text).inputs)[place]} is {value!r}; it must be a tensor, or a number")
     return tensors, numbers, places
 
 
@@ -52,12 +55,15 @@ def arguments(epilogue: BoundEpilogue | Epilogue, options: dict[str, Any]) -> tu
         raise ValueError("activation is given beside an epilogue function, which takes its place; apply it there")
     if isinstance(epilogue, Epilogue):  # one without inputs need not be called
         epilogue = epilogue()
-    return epilogue.text, *separate(epilogue.inputs), epilogue.backward
+    if not isinstance(epilogue, BoundEpilogue):
+        given = type(epilogue).__name__
+        raise TypeError(f"epilogue must be a function made by @cleave.epilogue, called with its inputs, got {given}")
+    return epilogue.text, *separate(epilogue.text, epilogue.inputs), epilogue.backward
 
 
 def named(text: str, inputs: Iterable[Any], backward: str = "") -> dict[str, Any]:
     """A function and its inputs, as operators take them by name."""
-    return dict(zip(ARGUMENTS, (text, *separate(inputs), backward), strict=True))
+    return dict(zip(ARGUMENTS, (text, *separate(text, inputs), backward), strict=True))
 
 
 def results(made: list[Tensor]) -> Tensor | tuple[Tensor, ...]:
@@ -168,25 +174,6 @@ class Gradients:
         return sum_to(grad, shape[max(0, len(shape) - grad.dim()) :], x.dtype).reshape(x.shape)
 
 
-@lru_cache(maxsize=256)
-def saved_outputs(text: str, differentiable: tuple[str, ...]) -> tuple[str, ...]:
-    """The outputs that are worth saving: with their values no derivative needs the product again."""
-    forward = parse(text)
-    graph = derivative(text, tuple(name for name in forward.outputs if has_derivative(forward, name)))
-    wanted = [value for name, (_, value) in graph.outputs.items() if name in differentiable]
-    if not reads_sums(graph, wanted, {}):
-        return ()
-    whole = {name: output for name, output in forward.outputs.items() if name not in forward.reductions}
-    stored = {value: name for name, (dtype, value) in whole.items() if dtype in _SAVED_TYPES}
-    read = needed(graph, wanted, stored)
-    return () if reads_sums(graph, wanted, stored) else tuple(stored[value] for value in stored if value in read)
-
-
-def reads_sums(graph: Graph, wanted: Iterable[str], known: Mapping[str, Any]) -> bool:
-    """Whether these values are made of sums that are not known."""
-    return not needed(graph, wanted, known).difference(known).isdisjoint(SUMS)
-
-
 def _take_gate(gate: str, values: dict[str, tuple[str, ...]], outputs: dict[str, tuple[str | None, str]]) -> None:
     """Has a derivative that reads neither sum depend on one of them, `gate`, all the same: without, it would be a
     function of each of b's columns, and not of two."""
@@ -194,9 +181,6 @@ def _take_gate(gate: str, values: dict[str, tuple[str, ...]], outputs: dict[str,
     values["%any"] = ("equal", gate, gate)
     values["%first"] = ("where", "%any", value, value)
     outputs[first] = (dtype, "%first")
-
-
-_SAVED_TYPES = (None, "float16", "bfloat16", "float32")
 
 
 @lru_cache(maxsize=256)

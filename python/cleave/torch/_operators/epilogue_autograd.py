@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ..._epilogue.derivative import has_derivative
 from ..._epilogue.graph import SUM, parse
+from ..._epilogue.saved import saved_outputs
 from . import autograd, conv_autograd, epilogue, grouped_autograd
 from .channels_last import packed
 from .grouped_epilogue import GroupedGradients
@@ -155,7 +156,7 @@ def _save(
     tracked = [name for name, x in given.items() if isinstance(x, Tensor) and x.requires_grad]
     if any(call[name] is not None and call[name].requires_grad for name in operation.sum):
         tracked += parse(text).sums
-    saved = () if call["backward"] or not operation.keeps_outputs else epilogue.saved_outputs(text, tuple(tracked))
+    saved = () if call["backward"] or not operation.keeps_outputs else saved_outputs(text, tuple(tracked))
     made = dict(zip(parse(text).outputs, output, strict=True))
     ctx.mark_non_differentiable(*(x for name, x in made.items() if not has_derivative(parse(text), name)))
     ctx.saved, ctx.shape = saved, output[0].shape

@@ -36,10 +36,20 @@ def _with_names(schema: Any, result: Callable[[Any], Any]) -> Callable[..., Any]
     given = {a.name: a.default_value for a in schema.arguments if a.has_default_value()}
 
     def fake(*arguments: Any, **keywords: Any) -> Any:
-        by_position = dict(zip(names, arguments, strict=False))
-        return result(SimpleNamespace(**_ELSE | given | by_position | keywords))
+        named = dict(zip(names, arguments, strict=False)) | keywords
+        check_devices(named)
+        return result(SimpleNamespace(**_ELSE | given | named))
 
     return fake
+
+
+def check_devices(arguments: Mapping[str, Any]) -> None:
+    """Raises where some tensors are on the meta device and some are not: torch sends such calls here, too."""
+    devices = {name: x.device for name, x in arguments.items() if isinstance(x, Tensor)}
+    first = next(iter(devices), "")
+    for name, device in devices.items():
+        if "meta" in (device.type, devices[first].type) and device != devices[first]:
+            raise ValueError(f"{first} is on {devices[first]} and {name} on {device}; move one of them")
 
 
 def _nothing(*_: Any, **__: Any) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..._epilogue.activations import keeps_result
 from . import activations, autograd, epilogue
 from .sum_to import sum_to
 from .untracked import register_autograd
@@ -41,7 +42,7 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor, keyword_only_inputs
     ctx.alpha, ctx.beta = options.get("alpha", 1.0), options.get("beta")
     ctx.activation = options.get("activation", "none")
     ctx.alignment = options.get("alignment")
-    kept = output if activations.keeps_result(ctx.activation) else None
+    kept = output if keeps_result(ctx.activation) else None
     ctx.save_for_backward(a, b, bias, c, kept, offs, *bounds)
 
 

@@ -82,7 +82,8 @@ def _on_gpu(layer: nn.Module) -> bool:
 
 def _w4a16(layer: W4A16Linear, dtype: torch.dtype) -> cleave.GemmPlan:
     x = experts.beside_packed(layer, dtype)
-    return cleave.plan_mixed_gemm(x, layer.weights(), bias=layer.bias, static_b=layer.static_weights)
+    options = {"activation": layer.activation, "static_b": layer.static_weights}
+    return cleave.plan_mixed_gemm(x, layer.weights(), bias=layer.bias, **options)
 
 
 def _w4a8(layer: W4A8Linear, dtype: torch.dtype) -> tuple[cleave.GemmPlan, ...]:
@@ -94,6 +95,7 @@ def _w4a8(layer: W4A8Linear, dtype: torch.dtype) -> tuple[cleave.GemmPlan, ...]:
         scale_a=scale,
         bias=layer.bias,
         out_dtype=dtype,
+        activation=layer.activation,
         static_b=layer.static_weights,
     )
 

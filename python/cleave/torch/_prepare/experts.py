@@ -12,6 +12,7 @@ import cleave
 
 from ... import _torch_precision
 from .. import _dealt
+from .._packed_experts import PackedExperts
 from .._packed_layer import HALVES, PackedLayer
 from .._scales import ACTIVATIONS
 from ..dispatch import MOST_GATHERED_ROWS
@@ -52,11 +53,16 @@ def beside_packed(layer: PackedLayer, dtype: torch.dtype) -> Tensor:
     return tokens(layer.packed, layer.in_features, own if own in HALVES else dtype)
 
 
+def _gate_in(part: PackedLayer, experts: PackedExperts) -> cleave.BoundEpilogue | None:
+    """The function of the product of `part`, if it joins gates and ups."""
+    return experts.gate.epilogue() if part.gated else None
+
+
 def w4a16(layer: W4A16Experts, first: int, last: int, dtype: torch.dtype, choices: int) -> Iterator[Product]:
     for part in (layer.gate_up, layer.down):
         rows = beside_packed(part, dtype)
-        plan = cleave.plan_mixed_gemm(rows, part.weights(), offs=ends_of(part.packed), bias=part.bias)
-        yield plan, first, last * choices
+        options = {"offs": ends_of(part.packed), "bias": part.bias, "epilogue": _gate_in(part, layer)}
+        yield cleave.plan_mixed_gemm(rows, part.weights(), **options), first, last * choices
     x = beside_packed(layer.gate_up, dtype)
     _move(x, [x], layer.num_experts, choices, last)
 
@@ -67,8 +73,8 @@ def w4a8(layer: W4A8Experts, first: int, last: int, dtype: torch.dtype, choices:
         x = tokens(part.packed, part.in_features, dtype)
         q, scale = in_8_bits(x, layer.activation_dtype), scales_of(x, "row")
         yield cleave.plan_quantize(x, q.dtype), *of_rows
-        options = {"scale_a": scale, "offs": ends_of(part.packed), "bias": part.bias, "out_dtype": dtype}
-        yield cleave.plan_mixed_gemm(q, part.weights(), **options), *rows
+        options = {"offs": ends_of(part.packed), "bias": part.bias, "epilogue": _gate_in(part, layer)}
+        yield cleave.plan_mixed_gemm(q, part.weights(), scale_a=scale, out_dtype=dtype, **options), *rows
     x = tokens(layer.gate_up.packed, layer.gate_up.in_features, dtype)
     _move(x, (in_8_bits(x, layer.activation_dtype), scales_of(x, "row")), layer.num_experts, choices, last)
 

@@ -14,14 +14,15 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import Placement, Replicate, Shard
 
+from ... import distributed
+from ...distributed._gradients import Replicated
 from .. import _dealt
-from .._operators import autograd
 from .._operators.channels_last import packed
-from .._operators.sum_to import sum_to
 from .._scales import BLOCK
 from ..conv import Conv1d, Conv2d, Conv3d
 from ..grouped_linear import GroupedLinear
 from ..linear import W8A8Linear
+from . import linear
 
 _ops = torch.ops.cleave
 
@@ -46,6 +47,10 @@ class Layer(ABC):
 
     @abstractmethod
     def rows(self, module: nn.Module, ranks: int) -> Placements: ...
+
+    def count(self, module: Any) -> int:
+        """Its output features, on all ranks."""
+        return module.weight.shape[0]
 
     def own(self, name: str, part: Tensor) -> Tensor:
         """A parameter's part, in the order of memory that it is multiplied in."""
@@ -89,15 +94,10 @@ class Linear(_Flat):
         return {"weight": Shard(1), "bias": Replicate()}
 
     def _columns(self, module: nn.Linear, x: Tensor, group: Any, gathers: bool) -> Tensor:
-        weight, bias = _dealt.own(module.weight), _dealt.own(module.bias)
-        if gathers:
-            return _ops.all_gather_gemm(x, weight.t(), group.group_name, bias)[0]
-        return _OfReplicated.apply(x, weight, bias, group.group_name)
+        return linear.multiply("gathered" if gathers else "replicated", x, module.weight, module.bias, group.group_name)
 
     def _rows(self, module: nn.Linear, x: Tensor, group: Any, scatters: bool) -> Tensor:
-        weight, bias = _dealt.own(module.weight), _dealt.own(module.bias)
-        multiply = _ops.gemm_reduce_scatter if scatters else _ops.gemm_all_reduce
-        return multiply(x, weight.t(), group.group_name, bias)
+        return linear.multiply("scattered" if scatters else "summed", x, module.weight, module.bias, group.group_name)
 
 
 class W8A8(_Flat):
@@ -132,18 +132,22 @@ class W8A8(_Flat):
     def _columns(self, module: W8A8Linear, x: Tensor, group: Any, gathers: bool) -> Tensor:
         operands, bias = self._quantized(module, x)
         if gathers:
-            return _ops.all_gather_scaled_gemm(*operands, group.group_name, bias, x.dtype, module.use_fast_accum)
+            options = {"bias": bias, "out_dtype": x.dtype, "use_fast_accum": module.use_fast_accum}
+            return distributed.all_gather_scaled_gemm(*operands, group.group_name, **options)
         return _ops.scaled_gemm.full(*operands, bias, x.dtype, module.use_fast_accum, static_b=module.static_weights)
 
     def _rows(self, module: W8A8Linear, x: Tensor, group: Any, scatters: bool) -> Tensor:
         operands, bias = self._quantized(module, x)
-        multiply = _ops.scaled_gemm_reduce_scatter if scatters else _ops.scaled_gemm_all_reduce
+        multiply = distributed.scaled_gemm_reduce_scatter if scatters else distributed.scaled_gemm_all_reduce
         options = {"use_fast_accum": module.use_fast_accum, "out_dtype": x.dtype, "partial_dtype": x.dtype}
-        return multiply(*operands, group.group_name, bias, **options)
+        return multiply(*operands, group.group_name, bias=bias, **options)
 
 
 class Grouped(Layer):
     """x is [tokens, features], sorted by group, and offs are all tokens'."""
+
+    def count(self, module: GroupedLinear) -> int:
+        return module.out_features
 
     def columns(self, module: nn.Module, ranks: int) -> Placements:
         return {"weight": Shard(1), "bias": Shard(1)}
@@ -156,7 +160,7 @@ class Grouped(Layer):
         return {"weight": Shard(2)}
 
     def multiply_columns(self, module: Any, x: Tensor, group: Any, gathers: bool, *arguments: Any) -> Tensor:
-        return GroupedLinear.forward(module, _Replicated.apply(x, group.group_name), *arguments)
+        return GroupedLinear.forward(module, Replicated.apply(x, group.group_name), *arguments)
 
     def multiply_rows(self, module: Any, x: Tensor, group: Any, scatters: bool, *arguments: Any) -> Tensor:
         add = _ops.reduce_scatter_rows if scatters else _ops.all_reduce_rows
@@ -181,7 +185,9 @@ class Conv(Layer):
         return packed(part) if name == "weight" else part
 
     def multiply_columns(self, module: Any, x: Tensor, group: Any, gathers: bool, *arguments: Any) -> Tensor:
-        x = _Replicated.apply(x, group.group_name)
+        pixels = x.movedim(1, -1)
+        rows = Replicated.apply(pixels.reshape(-1, pixels.shape[-1]), group.group_name)
+        x = rows.view(pixels.shape).movedim(-1, 1)
         return module._conv_forward(x, _dealt.own(module.weight), _dealt.own(module.bias))
 
     def multiply_rows(self, module: Any, x: Tensor, group: Any, scatters: bool, *arguments: Any) -> Tensor:
@@ -210,40 +216,3 @@ def _check_blocks(name: str, size: int, ranks: int) -> None:
 def _check_one_group(module: nn.Module) -> None:
     if module.groups != 1:
         raise ValueError(f"groups is {module.groups}; filters of groups are not dealt, leave the layer out of the plan")
-
-
-class _OfReplicated(torch.autograd.Function):
-    """x @ weight.t() + bias of an x that all ranks have, whose gradient is the sum of theirs."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, group_name: str) -> Tensor:
-        ctx.save_for_backward(x, weight, bias)
-        ctx.group_name = group_name
-        return _ops.gemm(x, weight.t(), bias)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight, bias = ctx.saved_tensors
-        needs_x, needs_weight, needs_bias, _ = ctx.needs_input_grad
-        grad = grad.contiguous()
-        return (
-            _ops.gemm_all_reduce(grad, weight, ctx.group_name) if needs_x else None,
-            autograd.product(grad.mT, x, weight, 1.0) if needs_weight else None,
-            sum_to(grad, bias.shape, bias.dtype) if needs_bias else None,
-            None,
-        )
-
-
-class _Replicated(torch.autograd.Function):
-    """x, which all ranks have, whose gradient is the sum of theirs."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, group_name: str) -> Tensor:
-        ctx.group_name = group_name
-        return x.view_as(x)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        rows = grad.movedim(1, -1) if grad.dim() > 2 else grad  # pixels have channels
-        added = _ops.all_reduce_rows(rows.reshape(-1, rows.shape[-1]), ctx.group_name).view(rows.shape)
-        return added.movedim(-1, 1) if grad.dim() > 2 else added, None

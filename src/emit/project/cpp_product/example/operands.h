@@ -61,7 +61,7 @@ class Operands {
     const int64_t i = rows ? g * pitch_ + draw(each_) : draw(problem_.m);
     const int64_t j = cols ? g * pitch_ + draw(each_) : draw(problem_.n);
     const int64_t index = at(problem_.d, g, i, j);
-    const GateColumns gates = gate_columns(problem_);
+    const auto gates = gate_columns(problem_);
     Sum sum = sum_of(g, i, gates.of(uint32_t(j)));
     if (problem_.has_c) sum.value += c[at(problem_.c, g, i, j)];
     const Sum up = is_gated(problem_) ? sum_of(g, i, gates.of(uint32_t(j), 1)) : Sum();

@@ -13,8 +13,8 @@ inline constexpr size_t kRank = kAxes + 2;
 
 [[noreturn]] inline void refuse_order(const Tensor& x, const char* name) {
   refuse(name, " is ", text(x.sizes()), " with strides ", text(x.strides()),
-         "; channels must be neighbours in memory: pass ", name, ".contiguous(memory_format=torch.channels_last",
-         kAxes == 3 ? "_3d" : "", ")");
+         "; channels must be neighbours in memory, as they are in ", name,
+         ".contiguous(memory_format=torch.channels_last", kAxes == 3 ? "_3d" : "", ")");
 }
 
 /// Calls `visit` with each dimension but the channels, the innermost in memory first.

@@ -23,8 +23,8 @@ inline Matrix read_matrix(const Tensor& x, const char* name, cleave::Order order
   const size_t along = by_row ? rank - 1 : rank - 2, across = by_row ? rank - 2 : rank - 1;
   if (sizes[along] > 1 && strides[along] != 1) {
     refuse("neighbours in ", by_row ? "rows" : "columns", " of ", name, " are ", strides[along],
-           " elements apart; this operation takes a ", by_row ? "row" : "column", "-major ", name, ": pass ", name,
-           by_row ? ".contiguous()" : ".mT.contiguous().mT");
+           " elements apart; this operation takes a ", by_row ? "row" : "column", "-major ", name, ", as ", name,
+           by_row ? ".contiguous()" : ".mT.contiguous().mT", " is");
   }
   Matrix matrix{sizes[rank - 2], sizes[rank - 1]};
   matrix.batched = rank == 3;
@@ -39,7 +39,7 @@ inline Matrix read_matrix(const Tensor& x, const char* name, cleave::Order order
 inline void stack(const Tensor& x, const char* name, cleave::MatrixLayout& layout) {
   const auto sizes = x.sizes(), strides = x.strides();
   if (sizes[0] > 1 && sizes[1] > 1 && strides[0] != sizes[1] * strides[1])
-    refuse(name, " has gaps between its matrices; pass ", name, ".contiguous()");
+    refuse(name, " has gaps between its matrices, where ", name, ".contiguous() has none");
   if (sizes[0] > 1 && sizes[1] == 1) layout.stride_row = strides[0];
   layout.stride_batch = 0;
 }

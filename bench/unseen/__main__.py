@@ -1,0 +1,124 @@
+"""python -m bench.unseen: shapes of the *test* part, which no table and no fit has seen, against the peers.
+
+What the planner takes by itself, and each peer, in turns in one process, graphs with a small ordinary kernel between
+the launches (between.py), operand sets that leave L2 cold. Every row is kept; the report lists the lost ones.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import cleave
+from cleave import _core
+
+from .. import machine, peers
+from ..between import Between, medians
+from ..jobs.every import EVERY_JOB, AnyJob, Shape
+from ..operand_sets import OperandSets, sets_for
+from . import report
+
+JUDGED = ",".join(report.TITLES)
+# Results that differ by more than this share of D's norm are other products.
+SAME = 0.05
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.unseen", description=__doc__)
+    parser.add_argument("--jobs", default=JUDGED, help=", ".join(EVERY_JOB))
+    parser.add_argument("--part", default="test", choices=("validation", "test"))
+    parser.add_argument("--shapes", type=int, default=40, help="of each job")
+    parser.add_argument("--seed", type=int, default=6, help="of the draw: 0 to 5 have been looked at")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=500, help="start no shape after this long")
+    parser.add_argument("--out", type=Path, default=Path("bench/results"))
+    arguments = parser.parse_args(argv)
+    deadline = time.monotonic() + arguments.seconds
+    jobs = [EVERY_JOB[name] for name in arguments.jobs.split(",")]
+    drawn = {job.name: job.shapes(arguments.part, arguments.shapes, arguments.seed) for job in jobs}
+    compile_ahead(drawn)
+    between, missing, rows = Between(), {}, []
+    for job in jobs:
+        sets, (found, absent) = sets_for(job), peers.load(job.peers)
+        missing |= absent
+        for shape in drawn[job.name]:
+            if time.monotonic() < deadline and (row := measure(job, shape, found, sets, between, arguments.rounds)):
+                rows.append(row)
+        print(report.line(rows, job.name), flush=True)
+    notes = [f"Without {peer}: {why.rstrip('.')}." for peer, why in missing.items()]
+    report.write(arguments.out, arguments.part, machine.describe(0), rows, notes)
+    return 0 if all(row["same"] for row in rows) else 1
+
+
+def compile_kernel(job: str, shape: Shape) -> None:
+    """As the GPU's own planner will want it, into the cache on disk."""
+    plan = EVERY_JOB[job].case(shape).plan("cuda")
+    if plan.kernel_source:
+        _core.compile_plan(plan)
+
+
+def compile_ahead(drawn: dict[str, list[Shape]]) -> None:
+    with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as compilers:
+        wanted = [(name, shape) for name, shapes in drawn.items() for shape in shapes]
+        list(compilers.map(compile_kernel, *zip(*wanted, strict=True), chunksize=4))
+
+
+def measure(
+    job: AnyJob, shape: Shape, found: Sequence[peers.Peer], sets_of: OperandSets, between: Between, rounds: int
+) -> dict[str, Any] | None:
+    """One row, or None where no peer serves the shape, or it stands in the table of measured choices."""
+    case = job.case(shape)
+    make_room()
+    sets = sets_of.operands(case)
+    plan = job.testing.plan_for(case, sets[0])
+    if _core.is_tuned(plan):
+        return None
+    ours = lambda i: job.testing.run(plan, sets[i % len(sets)], between.stream)  # noqa: E731
+    expected = sets_of.result_of(lambda: ours(0), sets[0])
+    samples, same = {"cleave": between.timed(ours)}, True
+    for peer in found:
+        own = [replace(operands) for operands in sets]  # a peer may leave its result in another array
+        calls = sets_of.theirs(peer, case, own)
+        if calls is None:
+            continue
+        try:
+            theirs = sets_of.result_of(calls[0], own[0])
+            samples[peer.name] = between.timed(lambda i, calls=calls: calls[i % len(calls)]())
+        except (RuntimeError, ValueError, AssertionError) as error:
+            print(f"{case.title}: without {peer.name}: {peers.reason(error)}")
+            continue
+        if peer.serves(case) == case:
+            same &= bool(torch.linalg.norm(theirs - expected) <= SAME * torch.linalg.norm(theirs))
+    if len(samples) == 1:
+        return None
+    us = medians(samples, rounds)
+    cleave.release_workspaces()
+    return {
+        "job": job.name,
+        "case": case.title,
+        "kernel": plan.kernel_name,
+        "us": us.pop("cleave"),
+        "peers": us,
+        "same": same,
+    }
+
+
+def make_room() -> None:
+    """Gives back what torch keeps of operands that are gone: groups and convolutions make theirs anew."""
+    free, total = torch.cuda.mem_get_info()
+    if free < total / 2:
+        torch.cuda.empty_cache()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,138 @@
+"""What bench.unseen measured, as files: its rows, those that are behind, and a line per job.
+
+python -m bench.unseen.report bench/results/unseen.json    # writes the report anew
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .. import report, tables
+
+# Rows at this or above count as level with the peer.
+NEAR = 0.97
+
+# The jobs that are judged, as a reader without our names would call them.
+TITLES = {
+    "bf16 tn": "bfloat16, TN",
+    "bf16 nn": "bfloat16, NN",
+    "bf16 tt": "bfloat16, TT",
+    "fp8 rows": "fp8, a scale per row and column",
+    "fp8 blocks": "fp8, scales of 1x128 and 128x128",
+    "bf16 large K": "bfloat16, K much larger than M and N",
+    "grouped bf16 forward": "Experts, bfloat16, forward",
+    "grouped bf16 dgrad": "Experts, bfloat16, data gradient",
+    "grouped bf16 wgrad": "Experts, bfloat16, weight gradient",
+    "grouped fp8 forward": "Experts, fp8, scales of blocks, forward",
+    "conv fprop": "Convolution, float16",
+    "conv dgrad": "Convolution, float16, data gradient",
+    "conv wgrad": "Convolution, float16, weight gradient",
+}
+
+
+class Spread(NamedTuple):
+    """The best peer's time over ours, over the rows of a job that have the peer's result."""
+
+    ratios: list[float]  # ascending
+    worst_case: str
+    peers: list[str]
+
+    @property
+    def geomean(self) -> float:
+        return math.exp(statistics.fmean(map(math.log, self.ratios)))
+
+    @property
+    def near(self) -> int:
+        return sum(ratio >= NEAR for ratio in self.ratios)
+
+
+def ratio_of(row: dict[str, Any]) -> float:
+    """The best peer's time over ours."""
+    return min(row["peers"].values()) / row["us"]
+
+
+def spread_of(rows: Sequence[dict[str, Any]], job: str) -> Spread | None:
+    found = sorted(((ratio_of(row), row) for row in rows if row["job"] == job and row["same"]), key=lambda of: of[0])
+    if not found:
+        return None
+    peers = dict.fromkeys(peer for _, row in found for peer in row["peers"])
+    return Spread([ratio for ratio, _ in found], found[0][1]["case"], list(peers))
+
+
+def line(rows: Sequence[dict[str, Any]], job: str) -> str:
+    of = spread_of(rows, job)
+    if of is None:
+        return f"{job}: nothing measured."
+    worst = f"worst {of.ratios[0]:.2f} on {of.worst_case}, best {of.ratios[-1]:.2f}"
+    return (
+        f"{job}: the best peer's time over ours: geomean {of.geomean:.3f} of {len(of.ratios)}, {worst}; "
+        f"{of.near} >= {NEAR}."
+    )
+
+
+def jobs_of(rows: Sequence[dict[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(row["job"] for row in rows))
+
+
+def summaries(result: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """What each job is, where it was measured, and how it compares."""
+    for job in jobs_of(result["rows"]):
+        if of := spread_of(result["rows"], job):
+            peers = " and ".join(peer.replace("_", " ") for peer in of.peers)
+            against = f"the better of {peers}" if len(of.peers) > 1 else peers
+            spread = f"geomean {of.geomean:.2f}, worst {of.ratios[0]:.2f}, best {of.ratios[-1]:.2f}"
+            yield (
+                f"{TITLES.get(job, job)}, {len(of.ratios)} shapes, against {against}",
+                result["machine"]["gpu"],
+                spread,
+            )
+
+
+def write(folder: Path, part: str, facts: dict[str, Any], rows: list[dict[str, Any]], notes: list[str]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    name, rows = "unseen" if part == "test" else f"unseen_{part}", tables.rounded(rows)
+    result = {"suite": name, "machine": facts, "notes": notes, **tables.pack(rows)}
+    (folder / f"{name}.json").write_text(tables.text(result))
+    (folder / f"{name}.md").write_text(text(part, facts, rows, notes))
+
+
+def text(part: str, facts: dict[str, Any], rows: list[dict[str, Any]], notes: list[str]) -> str:
+    jobs = jobs_of(rows)
+    cells = [
+        [row["job"], row["case"], row["us"], row["kernel"], best, row["peers"][best], ratio_of(row)]
+        for row in sorted(rows, key=lambda row: (jobs.index(row["job"]), ratio_of(row)))
+        if ratio_of(row) < NEAR and row["same"]
+        for best in [min(row["peers"], key=row["peers"].__getitem__)]
+    ]
+    lines = [
+        f"# Shapes of the {part} part, that no table and no fit has seen",
+        "",
+        report.measured_on(facts),
+        "",
+        *(line(rows, job) for job in jobs),
+        *notes,
+        "",
+        *(f"Left out, since a peer has another product: {row['case']}." for row in rows if not row["same"]),
+        "",
+        f"Rows below {NEAR}; the JSON beside this has all.",
+        "",
+        *report.table(["job", "case", "us", "kernel", "best peer", "its us", "its / ours"], cells),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def main(argv: Sequence[str]) -> int:
+    for path in map(Path, argv):
+        result = report.load(path)
+        part = path.stem.removeprefix("unseen_") if "_" in path.stem else "test"
+        path.with_suffix(".md").write_text(text(part, result["machine"], result["rows"], result["notes"]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,65 @@
+// Data gradients of few channels, whose gathered pixels, the outputs' gradients, are the rows of a product on tensor
+// cores (direct/spread.h): columns are all taps of a few channels, so that each pixel is multiplied once,
+// whatever the filter's size. The parts of a pixel that is made then lie with its neighbours.
+//
+// A CTA makes cells, of as many pixels as the stride along each axis: what they meet is at fixed distances
+// (`gathered_at`). It goes down the lines of the gathered images, some at a time. Parts lie in a ring of lines in
+// shared memory until the last cell that wants them has been made.
+#pragma once
+
+#include "cleave/config/gemm_config.h"
+
+namespace cleave {
+
+inline constexpr uint32_t kSpreadStrip = 16;               // pixels of a tensor core's rows: neighbours along a line
+inline constexpr uint32_t kSpreadRows = 2 * kSpreadStrip;  // of a warp
+inline constexpr uint32_t kSpreadDepth = 32;               // filters of a thread's vector, and of its three neighbours'
+
+/// What cells meet along an axis: the nearest and the farthest, and how many pixels more than cells that makes.
+CLEAVE_HD constexpr GatheredSpan cell_span(const DirectAxis& axis) {
+  return gathered_span(Conv::dgrad, axis, axis.stride);
+}
+CLEAVE_HD constexpr uint32_t cell_reach(const DirectAxis& axis) {
+  return cell_span(axis).size() - 1;
+}
+
+/// Gathered pixels of a step: along a line, and lines.
+CLEAVE_HD constexpr uint32_t spread_width(const GemmConfig& c) {
+  return c.direct.strips * kSpreadStrip;
+}
+CLEAVE_HD constexpr uint32_t spread_lines(const GemmConfig& c) {
+  return c.tile.m / spread_width(c);
+}
+
+/// Columns: channels of a tap follow each other; and blocks of 8 of them that a warp has.
+CLEAVE_HD constexpr uint32_t spread_columns(const GemmConfig& c) {
+  return c.direct.height.taps * c.direct.width.taps * c.tile.n;
+}
+CLEAVE_HD constexpr uint32_t spread_blocks(const GemmConfig& c) {
+  return ceil_div(ceil_div(spread_columns(c), 8u), c.warps.n);
+}
+
+/// Filters in shared memory, each column's behind each other: bytes of a column, of which eight lie in different
+/// banks two by two, and of all.
+CLEAVE_HD constexpr uint32_t spread_filter_bytes(const GemmConfig& c) {
+  return (ceil_div(c.tile.k, kSpreadDepth) | 1) * kSpreadDepth * 2;
+}
+CLEAVE_HD constexpr uint32_t spread_filters_bytes(const GemmConfig& c) {
+  return c.warps.n * spread_blocks(c) * 8 * spread_filter_bytes(c);
+}
+
+/// Parts: floats of a column of a line, such that pixels of four pairs of columns lie in different banks; lines of the
+/// ring.
+CLEAVE_HD constexpr uint32_t spread_line(const GemmConfig& c) {
+  return spread_width(c) + 4;
+}
+CLEAVE_HD constexpr uint32_t spread_ring(const GemmConfig& c) {
+  return spread_lines(c) + cell_reach(c.direct.height);
+}
+
+/// What a CTA asks for: filters, then parts.
+CLEAVE_HD constexpr uint32_t spread_bytes(const GemmConfig& c) {
+  return spread_filters_bytes(c) + spread_ring(c) * spread_columns(c) * spread_line(c) * uint32_t(sizeof(float));
+}
+
+}  // namespace cleave

@@ -1,0 +1,64 @@
+// Gathered pixels on their way to shared memory, as those want them whom taps shift (config/direct_shift.h).
+#pragma once
+
+#include "cleave/config/direct_shift.h"
+#include "cleave/config/gemm_params.h"
+#include "cleave/ptx/copy_async.h"
+#include "cleave/ptx/shared.h"
+
+namespace cleave {
+
+/// Along an axis, the first gathered pixel of a tile whose first pixel made is `made`.
+CLEAVE_HD constexpr int32_t shift_first(Conv kind, const DirectAxis& axis, uint32_t made, int32_t pad) {
+  return first_gathered(kind, axis, made, pad) + shift_span(kind, axis).first;
+}
+
+/// Those that a tile's cells meet, of its groups' channels; zeros outside of the images. By all threads, of which each
+/// has yet to wait for its copies.
+template <GemmConfig C>
+CLEAVE_DEVICE void load_shift_pixels(const DirectShape& shape, const OperandParams& images, const DirectTile& tile,
+                                     uint32_t stage) {
+  constexpr Conv kKind = C.conv.kind;
+  constexpr DirectAxis kDown = C.direct.height, kAcross = C.direct.width;
+  constexpr uint32_t kPieces = shift_channels(C) / 8, kPixelBytes = shift_pixel_bytes(C);
+  const uint32_t lines = shift_reach(kKind, kDown, shape.cells[0]);
+  const uint32_t columns = shift_reach(kKind, kAcross, shape.cells[1]);
+  const uint32_t channel0 = tile.channel * shift_channels(C);
+  const uint32_t channels = shape.channels / C.direct.group * C.tile.k - channel0;
+  const int32_t y0 = shift_first(kKind, kDown, tile.row * shape.cells[0] * shift_cell(kKind, kDown), shape.pad[0]);
+  const int32_t x0 =
+      shift_first(kKind, kAcross, tile.column * shape.cells[1] * shift_cell(kKind, kAcross), shape.pad[1]);
+  const auto* const pixels = static_cast<const uint16_t*>(images.data);
+  for (uint32_t line = threadIdx.x / 32; line < shape.together * lines; line += kDirectThreads / 32) {
+    const uint32_t image = tile.image * shape.together + line / lines;
+    const int32_t y = y0 + int32_t(line % lines);
+    const bool exists = image < shape.images && is_inside(y, shape.gathered[0]);
+    const int64_t from = pixel_number(int64_t(image), y, x0, shape.gathered) * images.stride + channel0;
+    const uint32_t to = stage + line * columns * kPixelBytes;
+#pragma unroll 4
+    for (uint32_t i = threadIdx.x % 32; i < columns * kPieces; i += 32) {
+      const uint32_t column = i / kPieces, channel = i % kPieces * 8;
+      const bool inside = exists && channel < channels && is_inside(x0 + int32_t(column), shape.gathered[1]);
+      ptx::copy_async<16>(to + column * kPixelBytes + channel * 2,
+                          pixels + (inside ? from + column * images.stride + channel : 0), inside ? 16 : 0);
+    }
+  }
+}
+
+/// What a CTA's shared memory begins with: zeros, and each row's cell. By all threads.
+template <GemmConfig C>
+CLEAVE_DEVICE void note_shift_cells(const DirectShape& shape, uint32_t smem) {
+  if (threadIdx.x < kShiftZeros / 4) ptx::store_shared_32(smem + threadIdx.x * 4, 0);
+  for (uint32_t row = threadIdx.x; row < C.tile.m; row += kDirectThreads) {
+    const ShiftCell cell = shift_cell_of(shape, row);
+    ptx::store_shared_32(smem + kShiftZeros + row * 4, cell.image << 20 | cell.line << 10 | cell.column);
+  }
+}
+
+/// A row's cell, from there.
+CLEAVE_DEVICE ShiftCell noted_shift_cell(uint32_t smem, uint32_t row) {
+  const uint32_t cell = ptx::load_shared_32(smem + kShiftZeros + row * 4);
+  return {cell >> 20, cell >> 10 & 1023, cell & 1023};
+}
+
+}  // namespace cleave

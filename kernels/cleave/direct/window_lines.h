@@ -1,0 +1,35 @@
+// Lines of images on their way to shared memory as they lie, for those who read windows from there
+// (config/direct_windows.h).
+#pragma once
+
+#include "cleave/config/direct_windows.h"
+#include "cleave/config/gemm_params.h"
+#include "cleave/ptx/copy_async.h"
+
+namespace cleave {
+
+/// What the windows of a CTA's tile see of `images`; zeros outside of them. By all threads, of which each has yet to
+/// wait for its copies.
+template <GemmConfig C>
+CLEAVE_DEVICE void load_window_lines(const DirectShape& shape, const OperandParams& images, const DirectTile& tile,
+                                     uint32_t stage) {
+  constexpr DirectConfig D = C.direct;
+  constexpr uint32_t kWords = window_words(C);
+  const int32_t y0 = D.height.map(shape.pad[0]).first(tile.row * window_rows(C));
+  const int32_t word0 = window_first_word(D, tile.column * D.strips * kWindowStrip, shape.pad[1]);
+  const uint32_t words = shape.gathered[1] * D.vector / 2;
+  const auto* const image = static_cast<const uint32_t*>(images.data) + int64_t(tile.image) * shape.gathered[0] * words;
+  for (uint32_t line = threadIdx.x / 32; line < window_lines(C); line += kDirectThreads / 32) {
+    const int32_t y = y0 + int32_t(line);
+    const bool exists = is_inside(y, shape.gathered[0]);
+    const uint32_t* const from = image + int64_t(exists ? y : 0) * words;
+#pragma unroll 4
+    for (uint32_t i = threadIdx.x % 32; i < kWords; i += 32) {
+      const uint32_t word = uint32_t(word0 + int32_t(i));
+      const bool inside = exists && word < words;
+      ptx::copy_async<4>(stage + (line * kWords + i) * 4, from + (inside ? word : 0), inside ? 4 : 0);
+    }
+  }
+}
+
+}  // namespace cleave

@@ -1,0 +1,32 @@
+#include "product/product.h"
+
+#include "inputs/options.h"
+#include "product/check_offsets.h"
+#include "product/quantized_rows.h"
+
+namespace nb = nanobind;
+
+namespace cleave::python {
+
+nb::object multiply(const GemmInputs& inputs, const ProductArguments& arguments, const CallArguments& call,
+                    const GemmOptions& form) {
+  const GemmOptions options = parse_gemm_options(arguments, form);
+  if (options.out_scale == Granularity::row) return multiply_and_quantize_rows(inputs, arguments, call, form);
+  TensorReader reader(call.get<arg::Stream>());
+  GemmOperands operands(inputs, reader, options);
+  set_scalars(call, operands);
+  bool check = false;
+  call.read<arg::CheckOffsets>(check);
+  if (check) check_offsets(operands, reader.stream());
+  return plan_and_run(operands, call, reader);
+}
+
+PlanObject plan_product(const GemmInputs& inputs, const ProductArguments& arguments, const GemmOptions& form) {
+  TensorReader reader{nb::none()};
+  GemmOptions options = parse_gemm_options(arguments, form);
+  const GemmOperands operands(inputs, reader, options);
+  if (options.grouped) options.zero_rest = operands.problem.groups.zero_rest;
+  return PlanObject(operands.problem, options, make_plan(operands.problem));
+}
+
+}  // namespace cleave::python

@@ -1,0 +1,78 @@
+#include "product/quantized_rows.h"
+
+#include "call/values.h"
+#include "cleave/names.h"
+#include "module/errors.h"
+#include "product/product.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace cleave::python {
+namespace {
+
+void check_that_d_is_a_matrix(const GemmInputs& inputs, bool grouped) {
+  TensorReader reader{nb::none()};
+  const TensorView a = reader.read(inputs.get<arg::A>(), "a"), b = reader.read(inputs.get<arg::B>(), "b");
+  // Groups of rows or columns have one operand with a matrix for each; other forms have a D for each.
+  if (grouped ? a.ndim + b.ndim == 5 : a.ndim <= 2 && b.ndim <= 2) return;
+  refuse_value("a is {} and b is {}, but out_scale=\"row\" is for products whose D is a matrix{}", shape_text(a),
+               shape_text(b), grouped ? ": of groups of rows, or of columns" : "; pass no batch");
+}
+
+/// The type to quantise to: that of `out`, or out_dtype.
+DType quantized_type(nb::handle out, nb::handle out_dtype) {
+  if (!given(out)) return parse_dtype(out_dtype, "out_dtype", kQuantizedTypes);
+  const TensorView view = TensorReader(nb::none()).read(out, "out");
+  check_type(view, "out", kQuantizedTypes);
+  if (out_dtype.is_none() || parse_dtype(out_dtype, "out_dtype") == view.dtype) return view.dtype;
+  refuse_type("out is {}, but out_dtype is not; leave one of them away", to_string(view.dtype));
+}
+
+void check_options(const GemmInputs& inputs, const ProductArguments& arguments, const CallArguments& call) {
+  if (given(inputs.get<arg::ScaleD>())) {
+    refuse_value(
+        "scale_d is given beside out_scale; pass scale_d where the scale is known, out_scale where "
+        "it is to be computed");
+  }
+  bool ue8m0 = false, zero_rest = true;
+  arguments.read<arg::UseUe8m0>(ue8m0);
+  if (ue8m0) refuse_value("use_ue8m0 is True beside out_scale=\"row\"; it is for out_scale=\"block_1x128\"");
+  arguments.read<arg::ZeroRest>(zero_rest);
+  if (!zero_rest) {
+    refuse_value("zero_rest is False beside out_scale=\"row\", which quantises all rows of D; leave it away");
+  }
+  if (PyTuple_Check(inputs.get<arg::Out>().ptr())) {
+    refuse_value("out is a tuple, but out_scale has one result to quantise; pass an array, or no out");
+  }
+  if (EpilogueArguments(inputs.get<arg::Epilogue>(), {}).outputs_beside_d() > 0) {
+    refuse_value("the epilogue function has several outputs, but out_scale quantises one; leave one of them out");
+  }
+  if (given(call.get<arg::Stream>())) {
+    // The product in between is its framework's memory, which may be used again, on the current
+    // stream, as soon as this call returns.
+    refuse_value(
+        "stream is given beside out_scale, which works on the current stream only; make it the "
+        "current one");
+  }
+}
+
+}  // namespace
+
+nb::object multiply_and_quantize_rows(GemmInputs inputs, ProductArguments arguments, const CallArguments& call,
+                                      const GemmOptions& form) {
+  check_options(inputs, arguments, call);
+  check_that_d_is_a_matrix(inputs, form.grouped);
+  const nb::handle out = inputs.get<arg::Out>(), scale_out = inputs.get<arg::ScaleOut>();
+  const DType type = quantized_type(out, arguments.get<arg::OutDtype>());
+  inputs.set<arg::Out>({});
+  inputs.set<arg::ScaleOut>({});
+  arguments.set<arg::OutScale>({});
+  // bfloat16 has four bits more than the 8-bit floats, but only one more than int8.
+  arguments.set<arg::OutDtype>(dtype_name(type == DType::i8 ? DType::f32 : DType::bf16));
+  const nb::object product = multiply(inputs, arguments, call, form);
+  return nb::module_::import_("cleave._core")
+      .attr("quantize")(product, dtype_name(type), "row", "out"_a = out, "scale_out"_a = scale_out);
+}
+
+}  // namespace cleave::python

@@ -1,0 +1,125 @@
+"""Ranks that are streams of one GPU: flags, places and orders of more ranks than there are GPUs.
+
+    export CUDA_DEVICE_MAX_CONNECTIONS=32 CUDA_MODULE_LOADING=EAGER
+    python tests/support/virtual_ranks.py RANKS ROUNDS [SEED [ROWS]]
+
+In each round all ranks make the same call, drawn at random, in an order drawn anew, some of them late; results are
+compared bit by bit. Kernels wait for each other on one GPU, so all of them must run at once: few CTAs, a queue of its
+own for each stream, and nothing that is loaded or allocated in between. With 2 ranks there is room for the most CTAs of
+a sum that is pushed: 512 rows.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import threading
+from typing import Any
+
+import torch
+
+from cleave import _core
+
+COLUMNS, ROUNDS_AT_ONCE = 1024, 64
+KINDS = ("pushed", "read", "gathered")
+
+
+def groups_of(size: int, place: int) -> list[Any]:
+    """A group's ranks, which threads make together; two places in each one's staging."""
+    made: list[Any] = [None] * size
+    said: list[str] = [""] * size
+    met = threading.Barrier(size)
+
+    def run(rank: int) -> None:
+        def all_gather(own: str) -> list[str]:
+            said[rank] = own
+            met.wait()
+            everyones = list(said)
+            met.wait()
+            return everyones
+
+        made[rank] = _core.Group.share(rank, size, torch.cuda.current_device(), 2 * place, all_gather)
+
+    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(size)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return made
+
+
+def in_rank_order(parts: torch.Tensor) -> torch.Tensor:
+    total = parts[0].clone()
+    for part in parts[1:]:
+        total += part
+    return total
+
+
+class Ranks:
+    def __init__(self, size: int, seed: int = 0, rows: int = 4) -> None:
+        self.size, self.rows, self.draw = size, rows, random.Random(seed)
+        shape = ROUNDS_AT_ONCE, rows, COLUMNS
+        generator = torch.Generator("cuda").manual_seed(seed)
+        self.parts = torch.randn(size, *shape, device="cuda", generator=generator)
+        self.sums = torch.empty(size, *shape, device="cuda")
+        self.all = torch.empty(size, ROUNDS_AT_ONCE, size, rows, COLUMNS, device="cuda")
+        self.streams = [torch.cuda.Stream() for _ in range(size)]
+        self.groups = groups_of(size, 4 * rows * COLUMNS)
+        self.staging = [
+            [g.staging(r).view(torch.float32).view(2, rows, COLUMNS) for r in range(size)] for g in self.groups
+        ]
+        self._load()
+
+    def _load(self) -> None:
+        """Everything that a round launches, by ranks that meet nobody."""
+        alone = groups_of(1, 4 * self.rows * COLUMNS)[0]
+        stream = torch.cuda.current_stream().cuda_stream
+        alone.barrier("nothing", stream)
+        own = alone.staging(0)
+        alone.gather(own.data_ptr(), 4 * self.rows * COLUMNS, self.all.data_ptr(), "nothing", stream)
+        for pushed in (False, True):
+            parts = [self.parts[r, 0] for r in range(self.size)]
+            _core.fold(parts, self.sums[0, 0], None, None, None, None, None, "none", self.rows, None, "", pushed, None)
+        self.staging[0][0][0].copy_(self.parts[0, 0])
+        torch.cuda._sleep(10)
+        torch.cuda.synchronize()
+
+    def round(self, number: int, at: int) -> str:
+        kind, place = self.draw.choice(KINDS), number % 2
+        for rank in self.draw.sample(range(self.size), self.size):
+            with torch.cuda.stream(self.streams[rank]):
+                staging, group = self.staging[rank], self.groups[rank]
+                if self.draw.random() < 0.1:
+                    torch.cuda._sleep(self.draw.randrange(20_000))
+                staging[rank][place].copy_(self.parts[rank, at])
+                if kind == "gathered":
+                    own, out = staging[rank][place], self.all[rank, at]
+                    group.gather(own.data_ptr(), own.nbytes, out.data_ptr(), kind, self.streams[rank].cuda_stream)
+                else:
+                    parts = [staging[r][place] for r in range(self.size)]
+                    out = self.sums[rank, at]
+                    _core.fold(
+                        parts, out, None, None, None, None, None, "none", self.rows, group, kind, kind == "pushed", None
+                    )
+        return kind
+
+    def play(self, rounds: int) -> None:
+        for first in range(0, rounds, ROUNDS_AT_ONCE):
+            self.sums.fill_(float("nan"))
+            self.all.fill_(float("nan"))
+            torch.cuda.synchronize()
+            kinds = [self.round(first + at, at) for at in range(ROUNDS_AT_ONCE)]
+            torch.cuda.synchronize()
+            for group in self.groups:
+                assert not group.problem(), group.problem()
+            for at, kind in enumerate(kinds):
+                expected = self.parts[:, at] if kind == "gathered" else in_rank_order(self.parts[:, at])
+                made = self.all[:, at] if kind == "gathered" else self.sums[:, at]
+                for rank in range(self.size):
+                    assert torch.equal(made[rank], expected), (self.size, first + at, kind, rank)
+
+
+if __name__ == "__main__":
+    size, rounds, *rest = map(int, sys.argv[1:])
+    Ranks(size, *rest).play(rounds)
+    print(f"{size} ranks: {rounds} rounds")
