@@ -99,11 +99,13 @@ void Scales::refuse(const GemmProblem& p) const {
   const bool k_grouped = p.groups.dimension == Grouping::k;
   const bool blocks_in_groups = by_group && !k_grouped;
   const Shapes shapes(transposed, by_group ? p.batch : 0);
-  refuse_value("{} is {}; it must be one value, one per {}{} {}, or{} one per block of 128 elements of K {} or {}",
+  const bool batched = p.batch > 1 && p.groups.dimension == Grouping::none;
+  refuse_value("{} is {}; it must be one value, one per {}{} {}, or{} one per block of 128 elements of K {} or {}{}",
                name, shape_text(view), line, by_group ? " and group" : "", shapes.vector(rows),
                k_grouped && !groups_begin_with_blocks(p.groups) ? ", with an alignment that is a multiple of 128," : "",
                shapes.blocks(rows, f.k_blocks, blocks_in_groups),
-               shapes.blocks(f.row_blocks, f.k_blocks, blocks_in_groups));
+               shapes.blocks(f.row_blocks, f.k_blocks, blocks_in_groups),
+               batched ? fmt::format("; or such a matrix for each of the batch's {}", p.batch) : "");
 }
 
 void check_batch(const Scales& scales, const Fit& fit, int64_t batch) {

@@ -99,6 +99,19 @@ def test_other_refusals_stay_as_they_are() -> None:
         cleave.gemm(A, B, activation="rel")
 
 
+@pytest.mark.parametrize(
+    ("call", "meant"),
+    [
+        (lambda: cleave.gemm(A, B, deterministic="batch_invarant"), "batch_invariant"),
+        (lambda: cleave.plan_problem(8, 8, 8, dtype="int8", scaling="rows", device="cpu"), "row"),
+        (lambda: cleave.plan_conv_problem(1, (4,), 4, 4, (1,), dtype="int8", scaling="tenser", device="cpu"), "tensor"),
+    ],
+)
+def test_values_say_which_was_meant(call: Callable[[], Any], meant: str) -> None:
+    with pytest.raises(ValueError, match=f"Did you mean '{meant}'"):
+        call()
+
+
 def test_layers_say_it_too() -> None:
     layers = pytest.importorskip("cleave.torch", exc_type=ImportError)
     with pytest.raises(TypeError, match="Did you mean 'top_k'"):

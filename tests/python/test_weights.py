@@ -372,3 +372,9 @@ def test_parts_that_do_not_fit_together_are_refused() -> None:
     ):
         with pytest.raises(error, match=message):
             dataclasses.replace(packed, **changes)
+
+
+@pytest.mark.parametrize("function", [cleave.unpack_weights, cleave.dequantize_weights])
+def test_what_is_no_packed_weight_is_refused(function: Any) -> None:
+    with pytest.raises(TypeError, match="weights is ndarray; it must be a PackedWeights"):
+        function(np.ones((64, 128), np.float32))

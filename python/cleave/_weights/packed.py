@@ -108,6 +108,11 @@ def packed_shape(rows: int, columns: int) -> tuple[int, int, int]:
     return (-(-rows // BLOCK), -(-columns // BLOCK), _BLOCK_BYTES)
 
 
+def check_packed(weights: Any) -> None:
+    if not isinstance(weights, PackedWeights):
+        raise TypeError(f"weights is {type(weights).__name__}; it must be a PackedWeights, see pack_weights")
+
+
 def check_gate_rows(rows: int) -> None:
     if rows % (2 * GATE_ROWS):
         raise ValueError(

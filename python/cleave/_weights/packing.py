@@ -11,7 +11,7 @@ from .arrays import bits, cast, contiguous, device_of, dtype_of, made, namespace
 from .experts import experts_of, parts_of_experts, stack, stacked
 from .formats import E2M1, INT4, Format, find_format, int4_values, quantize, scaled, scales_as_floats
 from .layout import gate_rows, inverse, pack_codes, unpack_codes
-from .packed import PackedWeights, check_gate_rows
+from .packed import PackedWeights, check_gate_rows, check_packed
 
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
 
@@ -124,6 +124,7 @@ def pack_weights(
 
 def unpack_weights(weights: PackedWeights) -> Any:
     """The codes of a packed weight, exactly, in the order that was given: uint8 [N, K], or [E, N, K], 0 to 15."""
+    check_packed(weights)
     if len(weights.shape) == 3:
         return stack([unpack_weights(each) for each in experts_of(weights)])
     rows, columns = weights.shape
@@ -135,6 +136,7 @@ def dequantize_weights(weights: PackedWeights, dtype: Any = "float32") -> Any:
 
     In float32 values of "int4" and "mxfp4" are exact, those of "nvfp4" rounded once.
     """
+    check_packed(weights)
     if len(weights.shape) == 3:
         return stack([dequantize_weights(each, dtype) for each in experts_of(weights)])
     xp = namespace(weights.packed, "weights.packed")

@@ -7,7 +7,7 @@ from typing import Any
 from .. import _core
 from .._epilogue.activations import GATED
 from .._epilogue.graph import HALVES, INTERLEAVED
-from .packed import PackedWeights
+from .packed import PackedWeights, check_packed
 
 
 def mixed_gemm(
@@ -123,8 +123,7 @@ def plan_mixed_gemm(a: Any, weights: PackedWeights, **options: Any) -> Any:
 
 
 def check(a: Any, weights: PackedWeights, activation: str = "none", epilogue: Any = None) -> None:
-    if not isinstance(weights, PackedWeights):
-        raise TypeError(f"weights is {type(weights).__name__}; it must be a PackedWeights, see pack_weights")
+    check_packed(weights)
     shape = tuple(getattr(a, "shape", ()))
     if shape and shape[-1] != weights.shape[-1]:
         raise ValueError(f"a is {shape}, but weights is {weights.shape}; both must have the same columns")

@@ -53,7 +53,8 @@ Determinism parse_determinism(nb::handle value, const char* name) {
   if (PyBool_Check(value.ptr())) return value.ptr() == Py_True ? Determinism::repeatable : Determinism::any;
   const std::string_view text = parse_text(value, name);
   if (text != "batch_invariant")
-    refuse_value("{} is \"{}\"; it must be True, False or \"batch_invariant\"", name, text);
+    refuse_value("{} is \"{}\"; it must be True, False or \"batch_invariant\"{}", name, text,
+                 near_name(std::string(text), {"batch_invariant"}));
   return Determinism::batch_invariant;
 }
 

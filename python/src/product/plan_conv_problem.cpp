@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "call/define.h"
+#include "call/mistakes.h"
 #include "inputs/conv_parameters.h"
 #include "inputs/epilogue.h"
 #include "module/bindings.h"
@@ -50,7 +51,8 @@ using Scaled = Word<"scaling", "'none'">;
 void place_scaling(std::string_view text, int64_t filters, int device, ConvTensors& tensors) {
   if (text == "none") return;
   if (text != "tensor" && text != "row")
-    refuse_value("scaling is \"{}\"; it must be \"none\", \"tensor\" or \"row\"", text);
+    refuse_value("scaling is \"{}\"; it must be \"none\", \"tensor\" or \"row\"{}", text,
+                 near_name(std::string(text), {"none", "tensor", "row"}));
   tensors.scale_a = packed(DType::f32, device, {1}, 1);
   tensors.scale_b = packed(DType::f32, device, {text == "row" ? filters : 1}, 1);
 }

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "call/define.h"
+#include "call/mistakes.h"
 #include "call/values.h"
 #include "cleave/core/math.h"
 #include "cleave/core/saturate.h"
@@ -85,8 +86,8 @@ void place_scaling(std::string_view text, GemmProblem& p) {
   } else {
     refuse_value(
         "scaling is \"{}\"; it must be \"none\", \"tensor\", \"row\", \"block_1x128\" or "
-        "\"block_128x128\"",
-        text);
+        "\"block_128x128\"{}",
+        text, near_name(std::string(text), {"none", "tensor", "row", "block_1x128", "block_128x128"}));
   }
 }
 

@@ -21,7 +21,8 @@ Args:
         - [M] or [M, 1], one per row;
         - [M, ceil(K / 128)], one per 128 neighbours of a row;
         - [ceil(M / 128), ceil(K / 128)], one per square of 128 by 128;
-        each with a leading batch dimension, or without one if the whole batch shares it.
+        each with a leading batch dimension, or without one if the whole batch shares it. With one, rows
+        have [B, M, 1].
     scale_b: the same, transposed as b is: one value, [N] or [1, N], [ceil(K / 128), N] or
         [ceil(K / 128), ceil(N / 128)]. Give both operands block scales, or neither. The scales are
         read on the device: a NaN reaches the values that it scales, and a 0 makes them 0. None for
