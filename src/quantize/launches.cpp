@@ -73,8 +73,11 @@ class Chooser {
   }
 
  private:
-  /// Most values that a thread holds: dividing by `smooth` needs registers too.
-  uint32_t held_values() const { return p_.has_smooth ? kHeldValues / 2 : kHeldValues; }
+  /// Most values that a thread holds: dividing by `smooth` needs registers too, as do the ups beside gates of 32 bits.
+  uint32_t held_values() const {
+    const bool needs_more = p_.has_smooth || (p_.gated && size_of(p_.x.dtype) == 4);
+    return needs_more ? kHeldValues / 2 : kHeldValues;
+  }
   uint32_t most_held() const { return held_values() / config_.width; }  // accesses
 
   /// Fewer accesses than threads that the GPU can have: one for each thread is fastest.
