@@ -26,7 +26,7 @@ TEST(Names, RoundTrip) {
   expect_round_trip<DType>(7);
   expect_round_trip<Precision>(4);
   expect_round_trip<SplitKMode>(6);
-  expect_round_trip<Activation>(7);
+  expect_round_trip<Activation>(8);
   expect_round_trip<Bias>(3);
   expect_round_trip<Scaling>(3);
   expect_round_trip<Grouping>(4);
