@@ -18,7 +18,7 @@ from pathlib import Path
 
 import cleave.compat as compat
 
-OUT = Path(__file__).parent.parent / "tests" / "peer_signatures.json"
+OUT = Path(__file__).parent.parent / "tests" / "support" / "peer_signatures.json"
 
 # Each "name" or "name=default", as Python spells it. None: the function's parameters have no names.
 Parameters = list[str] | None

@@ -49,15 +49,15 @@ def jax() -> None:
     d, pull_back = jax.vjp(jax.jit(cleave.jax.gemm), a, b)
     assert abs(d - a @ b).max() < 1e-4
     assert abs(pull_back(d)[0] - d @ b.T).max() < 1e-3
-    refused(lambda: jax.block_until_ready(cleave.jax.gemm(a, b, activation="rleu")))
+    refused(lambda: jax.block_until_ready(cleave.jax.gemm(a, b, split_k_mode="seriel")), "serial")
 
 
-def refused(call: Callable[[], object]) -> None:
+def refused(call: Callable[[], object], meant: str = "relu") -> None:
     """In words that came through every library on the way."""
     try:
         call()
     except Exception as error:
-        assert 'Did you mean "relu"?' in str(error), error
+        assert f'Did you mean "{meant}"?' in str(error), error
     else:
         raise AssertionError("nothing was refused")
 

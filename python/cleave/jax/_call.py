@@ -11,7 +11,7 @@ import numpy
 from jax import Array
 from jax.sharding import NamedSharding, PartitionSpec
 
-from .._core import activations
+from .._core import check_activation
 from ._library import TARGET
 
 Given = Array | None
@@ -38,9 +38,7 @@ class Product:
     precision: str = "tf32"
 
     def __post_init__(self) -> None:
-        names = ("none", *activations)
-        if self.activation not in names:  # before a gradient looks for its derivative
-            raise ValueError(f"activation is {self.activation!r}; it must be one of {', '.join(names)}")
+        check_activation(self.activation)  # before a gradient looks for its derivative
         for name in ("alpha", "beta"):
             if isinstance(getattr(self, name), jax.core.Tracer):
                 raise TypeError(

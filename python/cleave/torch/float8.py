@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._compile import _disable_dynamo
 from torch.autograd.function import once_differentiable
 
 from . import _dealt, _float8, _main_grad
@@ -78,7 +79,7 @@ class _Linear(torch.autograd.Function):
         return dx, dw, db, None, None, None
 
 
-@torch.compiler.disable
+@_disable_dynamo  # torch.compiler.disable, which imports the compiler only when it is needed
 def _apply_with_main_grad(x: Tensor, weight: Tensor, *others: Any) -> Tensor:
     _main_grad.check(weight)
     return _Linear.apply(x, weight, *others, True)

@@ -206,6 +206,9 @@ void bind_epilogue(nb::module_& m) {
     activations[std::string(to_string(activation)).c_str()] = epilogue_of(activation).function->text();
   }
   m.attr("activations") = activations;  // their functions' texts
+  m.def(
+      "check_activation", [](const std::string& name) { from_string<Activation>(name); }, "name"_a,
+      "Raises ValueError, with the name that was meant, unless there is such an activation.");
 }
 
 }  // namespace cleave::python

@@ -10,7 +10,7 @@ using Fields = nanobind::typed<nanobind::dict, nanobind::str, nanobind::object>;
 using FieldsList = nanobind::typed<nanobind::list, Fields>;
 
 void bind_errors(nanobind::module_& m);             // CudaError, and what cleave::Error becomes
-void bind_epilogue(nanobind::module_& m);           // EpilogueFunction
+void bind_epilogue(nanobind::module_& m);           // EpilogueFunction, activations
 void bind_gemm(nanobind::module_& m);               // gemm, plan_gemm
 void bind_scaled_gemm(nanobind::module_& m);        // scaled_gemm, plan_scaled_gemm
 void bind_mixed_gemm(nanobind::module_& m);         // mixed_gemm, of the tensors of a packed weight

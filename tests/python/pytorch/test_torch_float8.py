@@ -403,7 +403,7 @@ def test_routers_keep_their_dtype_in_8_bit_models_too() -> None:
 
 @pytest.fixture
 def train() -> ModuleType:
-    path = Path(__file__).parents[2] / "examples" / "float8" / "train.py"
+    path = Path(__file__).parents[3] / "examples" / "float8" / "train.py"
     spec = importlib.util.spec_from_file_location("train", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

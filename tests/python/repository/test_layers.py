@@ -7,7 +7,7 @@ import graphlib
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 FOLDERS = {
     "cleave": "python/cleave",
     "cleave.torch": "python/cleave/torch",

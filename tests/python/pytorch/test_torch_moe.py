@@ -30,7 +30,7 @@ ROUTERS: dict[str, dict[str, object]] = {
     "corrected softmax": {"correction_bias": True},
 }  # fmt: skip
 routers = pytest.mark.parametrize("kind", ROUTERS)
-PATH = Path(__file__).parents[2] / "examples" / "moe" / "train.py"
+PATH = Path(__file__).parents[3] / "examples" / "moe" / "train.py"
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,7 @@ import pytest
 pytest.importorskip("torch", minversion="2.10")
 pytest.importorskip("scipy")
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "python"), str(ROOT)])}
 
 

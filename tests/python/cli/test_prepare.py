@@ -46,7 +46,7 @@ def test_kernels_are_compiled_once_and_found(tmp_path, fake_gpu):
 
 def test_layers_compile_nothing_after_it(tmp_path, fake_gpu):
     pytest.importorskip("cleave.torch", exc_type=ImportError)
-    script = Path(__file__).parents[1] / "fake_driver" / "layers.py"
+    script = Path(__file__).parents[2] / "fake_driver" / "layers.py"
     done = subprocess.run(
         [sys.executable, script], cwd=tmp_path, env=fake_gpu, capture_output=True, text=True, timeout=300
     )

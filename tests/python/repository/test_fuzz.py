@@ -51,7 +51,7 @@ def test_bounds_that_make_no_sense_are_drawn() -> None:
 
 def test_a_gpu_serves_what_is_drawn() -> None:
     """By the driver that has no GPU; plans read no memory."""
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     driver = root / "build" / "fake_driver"
     if not driver.exists():
         pytest.skip(f"needs {driver}, which `make build` makes")

@@ -16,7 +16,7 @@ from doc_snippets import python_snippets
 
 pytest.importorskip("torch", minversion="2.10")
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SUPPORT = ROOT / "tests" / "support"
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT / "python")}
 RANKS = 3  # two would not show in which order they are added

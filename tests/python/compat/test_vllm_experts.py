@@ -80,7 +80,7 @@ def test_vllm_tries_these_first_where_they_serve(experts: ModuleType, monkeypatc
 
 def test_wrapped_functions_are_as_vllm_has_them(vllm: ModuleType) -> None:
     """The stand-ins', by what tools/peer_signatures.py read of vLLM's sources."""
-    recorded = json.loads((ROOT / "tests" / "peer_signatures.json").read_text("utf-8"))["vllm"]["oracles"]
+    recorded = json.loads((ROOT / "tests" / "support" / "peer_signatures.json").read_text("utf-8"))["vllm"]["oracles"]
     assert len(recorded) == 4
     for name, parameters in recorded.items():
         module, function = name.split(".")

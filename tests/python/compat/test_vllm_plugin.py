@@ -127,7 +127,7 @@ def test_what_kernels_serve(kernels: Any, monkeypatch: Any) -> None:
 
 def test_methods_have_vllms_parameters(kernels: Any) -> None:
     """As tools/peer_signatures.py read them from vLLM's sources."""
-    recorded = json.loads((ROOT / "tests" / "peer_signatures.json").read_text("utf-8"))["vllm"]["methods"]
+    recorded = json.loads((ROOT / "tests" / "support" / "peer_signatures.json").read_text("utf-8"))["vllm"]["methods"]
     ours = {
         "FP8ScaledMMLinearKernel": kernels.CleaveFp8LinearKernel,
         "Fp8BlockScaledMMLinearKernel": kernels.CleaveFp8BlockLinearKernel,

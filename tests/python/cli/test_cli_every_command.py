@@ -16,7 +16,7 @@ from cli_calls import EPILOGUES
 
 from cleave import cli
 
-COMMAND = Path(__file__).parents[1] / "fake_driver" / "command.py"
+COMMAND = Path(__file__).parents[2] / "fake_driver" / "command.py"
 GEMM = ["gemm", "--m", "64", "--n", "48", "--k", "512"]
 GROUPED = ["grouped", "--sizes", "20,0,1,47", "--n", "64", "--k", "128"]
 CONV = [

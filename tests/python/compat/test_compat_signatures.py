@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from doc_snippets import ROOT, python_snippets
 
-LIBRARIES = json.loads((ROOT / "tests" / "peer_signatures.json").read_text("utf-8"))
+LIBRARIES = json.loads((ROOT / "tests" / "support" / "peer_signatures.json").read_text("utf-8"))
 PAGE = (ROOT / "docs" / "compat.md").read_text("utf-8")
 
 # Operators of torch.ops._C, whose schemas are in C++.

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 KERNELS, SOURCES, MODULE = ROOT / "kernels" / "cleave", ROOT / "src", ROOT / "python" / "src"
 
 # From the ground up. Kernels of reduce, quantize, moe, route, lora and peers are programs of their own, which no other
