@@ -47,7 +47,10 @@ std::optional<int64_t> filter_stride(const Operand& w) {
 }
 
 std::string channels_last_remedy(const char* name, int axes, bool written) {
-  if (written) return "one with channels last in memory, and copy the result from it";
+  if (written) {
+    const char* const format = axes == 1 ? "" : axes == 2 ? " (torch.channels_last)" : " (torch.channels_last_3d)";
+    return fmt::format("one with channels last in memory{}, and copy the result from it", format);
+  }
   if (axes == 1) return fmt::format("{}.transpose(1, 2).contiguous().transpose(1, 2)", name);
   return fmt::format("{}.contiguous(memory_format=torch.channels_last{}), without torch {}", name,
                      axes == 2 ? "" : "_3d",

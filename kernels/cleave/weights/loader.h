@@ -1,5 +1,5 @@
 // Loads a packed weight's blocks, k block by k block, by bulk copies: the blocks of 64 rows lie behind each other along
-// K, in memory as in a stage. And its scales, and zero points, where their lines allow that (weight_scale_loader.h has
+// K, in memory as in a stage. And its scales, and zero points, where their lines allow that (scale_loader.h has
 // others).
 #pragma once
 

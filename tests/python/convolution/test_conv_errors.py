@@ -175,7 +175,8 @@ BAD: dict[str, Case] = {
         ("weight is (10, 3, 3, 2)", "taps packed", "convert=True")),
     "out is NCHW": (
         "fprop", {"out": np.ascontiguousarray(OUTPUT)}, ValueError,
-        ("channels must be neighbours", "Pass one with channels last in memory, and copy the result from it")),
+        ("channels must be neighbours",
+         "Pass one with channels last in memory (torch.channels_last), and copy the result from it")),
     "a slice of rows": (
         "fprop", {"input": nhwc(2, 6, 12, 8)[:, :, :9]}, ValueError, ("equally far apart",)),
     "a slice of columns": (
