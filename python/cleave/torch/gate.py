@@ -9,10 +9,11 @@ from torch import Tensor, nn
 
 import cleave
 
+from .._core import EpilogueFunction, activations
+from .._epilogue.function import BoundEpilogue
 
-@cleave.epilogue
-def _swiglu(acc):
-    return cleave.silu(acc.gate) * acc.up
+# The activation of this name, as a function.
+_SWIGLU = BoundEpilogue(EpilogueFunction(activations["swiglu"]), activations["swiglu"], ())
 
 
 @cleave.epilogue
@@ -53,7 +54,7 @@ class Gate:
     def epilogue(self) -> cleave.BoundEpilogue:
         """The same, in float32, as the function of a product that has the gates and the ups."""
         if self == SWIGLU:
-            return _swiglu()
+            return _SWIGLU
         return _limited(alpha=self.alpha, beta=self.beta, limit=inf if self.limit is None else self.limit)
 
 

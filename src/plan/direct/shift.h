@@ -1,4 +1,4 @@
-// Convolutions of groups of few channels, and their data gradients, by tensor cores (direct/shift.h): which
+// Convolutions of groups of few channels, and their data gradients, by tensor cores (cleave/direct/shift.h): which
 // are served, and how they are cut.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Weight gradients of narrow groups by multiply-adds (direct/pixels_wgrad.h): which are served, and how they are
+// Weight gradients of narrow groups by multiply-adds (cleave/direct/pixels_wgrad.h): which are served, and how they are
 // cut.
 #pragma once
 

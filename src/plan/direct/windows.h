@@ -1,4 +1,4 @@
-// Convolutions of few channels, and their weight gradients, by tensor cores (direct/windows.h): which are
+// Convolutions of few channels, and their weight gradients, by tensor cores (cleave/direct/windows.h): which are
 // served, and how they are cut.
 #pragma once
 

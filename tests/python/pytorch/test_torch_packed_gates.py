@@ -146,7 +146,7 @@ def test_what_fuse_leaves_alone() -> None:
         "they differ in format": [W4A16Linear(WIDTH, HIDDEN, group_size=32, format=f) for f in ("int4", "mxfp4")],
         "their outputs are no multiple of 8": [W4A16Linear(WIDTH, 20) for _ in range(2)],
         "they are of different classes": [W4A16Linear(WIDTH, HIDDEN), W4A8Linear(WIDTH, HIDDEN)],
-        "up: no W8A8Linear": [W4A16Linear(WIDTH, HIDDEN), nn.Linear(WIDTH, HIDDEN)],
+        "up: no layer in 8 or 4 bits": [W4A16Linear(WIDTH, HIDDEN), nn.Linear(WIDTH, HIDDEN)],
     }
     for why, (gate, up) in kinds.items():
         report = fuse(Model(MLP(gate, up, nn.Linear(gate.out_features, WIDTH))))

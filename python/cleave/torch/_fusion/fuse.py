@@ -145,7 +145,7 @@ def _fuse_gates(model: nn.Module, name: str, chain: chains.GatedMLP, report: Fus
     joining = _JOINING.get(type(linears[0]))
     wide = [each for each, linear in zip(chain.gates, linears, strict=True) if type(linear) not in _JOINING]
     if wide or joining is None:
-        why = f"{', '.join(wide)}: no W8A8Linear"
+        why = f"{', '.join(wide)}: no layer in 8 or 4 bits"
     elif len({type(each) for each in linears}) > 1:
         why = "they are of different classes"
     else:
