@@ -163,7 +163,7 @@ class Builder {
     const Operand& out = *t_.out;
     check(out, "out", form(kAnyType));
     if (d_type && *d_type != out.dtype) {
-      refuse_type("out is {}, but out_dtype is {}; leave one of them away", to_string(out.dtype), to_string(*d_type));
+      refuse_type("out is {}, but out_dtype is {}; omit one of them", to_string(out.dtype), to_string(*d_type));
     }
     p_.d = layout_like_d(out, "out", true);
     arguments_.d = out.data;

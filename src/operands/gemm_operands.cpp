@@ -195,7 +195,7 @@ class Builder {
     const Operand& out = *t_.out;
     check(out, "out", {2, 3, kAnyType});
     if (d_type && *d_type != out.dtype) {
-      refuse_type("out is {}, but out_dtype is {}; leave one of them away", to_string(out.dtype), to_string(*d_type));
+      refuse_type("out is {}, but out_dtype is {}; omit one of them", to_string(out.dtype), to_string(*d_type));
     }
     if (call_.batched != (out.ndim == 3) || !has_shape_of_d(out, false)) {
       refuse_value("out is {}; it must be {}", shape_text(out), shape_of_d());

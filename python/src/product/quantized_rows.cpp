@@ -26,7 +26,7 @@ DType quantized_type(nb::handle out, nb::handle out_dtype) {
   const TensorView view = TensorReader(nb::none()).read(out, "out");
   check_type(view, "out", kQuantizedTypes);
   if (out_dtype.is_none() || parse_dtype(out_dtype, "out_dtype") == view.dtype) return view.dtype;
-  refuse_type("out is {}, but out_dtype is not; leave one of them away", to_string(view.dtype));
+  refuse_type("out is {}, but out_dtype is not; omit one of them", to_string(view.dtype));
 }
 
 void check_options(const GemmInputs& inputs, const ProductArguments& arguments, const CallArguments& call) {
@@ -40,7 +40,7 @@ void check_options(const GemmInputs& inputs, const ProductArguments& arguments, 
   if (ue8m0) refuse_value("use_ue8m0 is True beside out_scale=\"row\"; it is for out_scale=\"block_1x128\"");
   arguments.read<arg::ZeroRest>(zero_rest);
   if (!zero_rest) {
-    refuse_value("zero_rest is False beside out_scale=\"row\", which quantises all rows of D; leave it away");
+    refuse_value("zero_rest is False beside out_scale=\"row\", which quantises all rows of D; omit it");
   }
   if (PyTuple_Check(inputs.get<arg::Out>().ptr())) {
     refuse_value("out is a tuple, but out_scale has one result to quantise; pass an array, or no out");
