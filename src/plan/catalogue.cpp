@@ -375,7 +375,7 @@ void add_splits(Considered& out, const GemmProblem& problem, const DeviceInfo& d
   const auto whole = make_choice(problem, device, unsplit);
   if (wants(SplitKMode::none) && given <= 1) add(out, problem, device, spec);
   if (!whole || spec.pingpong) return;
-  if (problem.deterministic == Determinism::batch_invariant && any && given > 1) {
+  if (is_batch_invariant(problem) && any && given > 1) {
     Spec in_turn = spec;
     in_turn.in_turn = true;
     in_turn.slices = given;
@@ -451,7 +451,7 @@ Considered consider_own(const GemmProblem& problem, const DeviceInfo& device, Ke
 /// One kernel, and a kernel behind the product's where nothing is asked of either.
 Considered consider_quantised(const GemmProblem& problem, const DeviceInfo& device, Kernels kernels) {
   Considered out = consider_own(problem, device, kernels);
-  if (!is_automatic(problem) || problem.deterministic == Determinism::batch_invariant) return out;
+  if (!is_automatic(problem) || is_batch_invariant(problem)) return out;
   for (const bool halves : {false, true}) {
     if (!may_quantize_apart(problem, halves)) continue;
     const GemmProblem product = unquantized(problem, halves);
