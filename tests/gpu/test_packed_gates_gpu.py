@@ -71,7 +71,7 @@ def test_fused_before_it_moves(kind: str) -> None:
 def test_in_a_graph_once_prepared(kind: str) -> None:
     model, x = made(kind), draw()
     fuse(model)
-    cleave.prepare(model, 14)
+    cleave.prepare(model, (1, 14))
     expected, graph = model(x), torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         y = model(x)
