@@ -45,7 +45,7 @@ CLEAVE_HD constexpr uint32_t pieces_ahead(const LogitsConfig& config) {
   return min_of(max_of((kRegistersAhead - warp_logits(config)) / words, 1u), 8u);
 }
 
-/// Of the eight parts of a warp's logits, and what announces them to a cluster; then of copies, and what announces
+/// Shared memory: eight parts of a warp's logits, what announces them to a cluster; then what announces copies, and
 /// those.
 CLEAVE_HD constexpr uint32_t logits_sum_bytes(const LogitsConfig& config) {
   return warp_logits(config) * kLogitsWarps * 4;
