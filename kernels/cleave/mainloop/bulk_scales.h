@@ -1,13 +1,10 @@
 // Block scales of A's rows that lie side by side, in bulk: the lane that asks TMA for a k block copies them, too, with
 // one instruction and onto the same bytes of the stage's barrier.
-//
-// A copy is of whole vectors of 16 bytes, those that hold a scale of the tile's rows. So it may begin with up to three
-// scales of rows before (promotion.h skips them), rows and strides need no alignment, and it reads nothing in a vector
-// where the operand has nothing.
+// A copy may begin with up to three scales of rows before, which promotion.h skips.
 #pragma once
 
+#include "cleave/config/bulk_copy.h"
 #include "cleave/config/gemm_params.h"
-#include "cleave/config/scale_lines.h"
 #include "cleave/ptx/tma.h"
 #include "cleave/schedule/schedule.h"
 
@@ -27,17 +24,15 @@ class BulkScales {
   }
 
   /// That `load` copies of the work tile's k block `i`.
-  CLEAVE_DEVICE uint32_t bytes(uint32_t i) const {
-    return round_up(uint32_t(from(i) % kBulkVector) + bytes_, kBulkVector);
-  }
+  CLEAVE_DEVICE uint32_t bytes(uint32_t i) const { return copy(i).bytes; }
 
   CLEAVE_DEVICE void load(uint32_t i, uint32_t stage, uint32_t barrier) const {
-    const uint64_t vectors = from(i) / kBulkVector * kBulkVector;
-    ptx::bulk_load(stage, reinterpret_cast<const void*>(vectors), bytes(i), barrier, ptx::CacheHint::normal);
+    const BulkCopy scales = copy(i);
+    ptx::bulk_load(stage, reinterpret_cast<const void*>(scales.from), scales.bytes, barrier, ptx::CacheHint::normal);
   }
 
  private:
-  CLEAVE_DEVICE uint64_t from(uint32_t i) const { return from_ + i * step_; }
+  CLEAVE_DEVICE BulkCopy copy(uint32_t i) const { return bulk_copy(from_ + i * step_, bytes_); }
 
   uint64_t from_;
   int64_t step_;
