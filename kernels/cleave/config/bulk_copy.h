@@ -12,7 +12,7 @@ struct BulkCopy {
   uint32_t ahead;  // bytes of it before the first element
 };
 
-/// Of `bytes`, at least one, from `address` on.
+/// The copy of `bytes`, at least one, from `address` on.
 CLEAVE_HD constexpr BulkCopy bulk_copy(uint64_t address, uint32_t bytes) {
   const auto ahead = uint32_t(address % kBulkVector);
   return {address - ahead, round_up(ahead + bytes, kBulkVector), ahead};

@@ -255,7 +255,7 @@ struct WgmmaMainloop {
     ptx::wgmma_commit();
   }
 
-  /// Of the k block in the current stage.
+  /// Where the k block in the current stage lies.
   CLEAVE_DEVICE Place find_place() {
     constexpr SmemPlan kPlan = smem_plan(C);
     Place place = {first_a + state.stage * (kPlan.a_stage / 16), first_b + state.stage * (kPlan.b_stage / 16),
