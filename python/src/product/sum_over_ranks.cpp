@@ -7,6 +7,7 @@
 #include "module/bindings.h"
 #include "operands/fold_operands.h"
 #include "peers/places.h"
+#include "plan/gpu_plan.h"
 #include "product/product.h"
 
 namespace nb = nanobind;
@@ -21,6 +22,7 @@ struct SumForm {
   int64_t first, own;     // which rows of it this rank adds up, and how many
   int64_t most;           // of any rank
   bool pushed;            // all ranks add up the same
+  bool awaits;            // and take what they push from their products word by word
   bool unsplit;           // products are not split along K, unless they are batch invariant
   bool exact;             // of integers, which scales, each a line, multiply when they are added up
   DType partial, d;
@@ -87,7 +89,31 @@ FoldCall sum_of(const SumForm& form, const SumTensors& tensors, const Places& pl
   sum.arguments.group = &places.group();
   sum.arguments.call = form.call;
   sum.problem.pushed = form.pushed && can_push(sum.problem);
+  sum.problem.awaits = form.awaits && sum.problem.pushed && d.device != kCpu;
   return sum;
+}
+
+/// Whether the product lets the next launch begin no sooner than all before it have ended: Hopper's do when their last
+/// loads are under way (kernel/gemm_sm90.h).
+bool begins_late(const GemmPlan& product) {
+  const Choice* const choice = choice_of(product);
+  return choice != nullptr && choice->config.family == KernelFamily::sm90;
+}
+
+/// Where the product goes, and what the sum reads: a turn of everyone's staging, or memory of this rank's alone.
+void place(Places& places, GemmCall& product, FoldCall& sum, const GemmPlan& product_plan, void* stream) {
+  if (sum.problem.awaits) {
+    product.arguments.d = Places::awaited(places.group());
+    sum.arguments.partials[places.group().rank()] = product.arguments.d;
+    sum.arguments.early = begins_late(product_plan);
+    return;
+  }
+  const size_t offset = size_t(places.next(stream)) * places.bytes();  // nothing can be refused any more
+  product.arguments.d = static_cast<char*>(product.arguments.d) + offset;
+  for (int rank = 0; rank < places.group().size(); ++rank) {
+    const void*& partial = sum.arguments.partials[rank];
+    partial = static_cast<const char*>(partial) + offset;
+  }
 }
 
 /// What checks of tensors look at, so that what was checked once need not be again: a form, a type, a device and the
@@ -123,12 +149,7 @@ nb::object sum_over_ranks(Places& places, const SumForm& form, nb::handle a, nb:
   const auto sum_plan = RecentPlans<FoldProblem>::shared().get(sum.problem);
   {
     const nb::gil_scoped_release unlocked;
-    const size_t offset = size_t(places.next(reader.stream())) * places.bytes();  // nothing can be refused any more
-    product.arguments.d = static_cast<char*>(product.arguments.d) + offset;
-    for (int rank = 0; rank < places.group().size(); ++rank) {
-      const void*& partial = sum.arguments.partials[rank];
-      partial = static_cast<const char*>(partial) + offset;
-    }
+    place(places, product, sum, *product_plan, reader.stream());
     product_plan->run(product.arguments, nullptr, 0, reader.stream());
     sum_plan->run(sum.arguments, reader.stream());
   }
@@ -149,14 +170,15 @@ void bind_sum_over_ranks(nb::module_& m) {
       .def(
           "__init__",
           [](SumForm* form, int64_t rows, int64_t columns, int64_t first, int64_t own, int64_t most, bool pushed,
-             bool unsplit, bool exact, nb::handle partial_dtype, nb::handle out_dtype, std::string_view activation,
-             std::string call) {
+             bool awaits, bool unsplit, bool exact, nb::handle partial_dtype, nb::handle out_dtype,
+             std::string_view activation, std::string call) {
             new (form) SumForm{rows,
                                columns,
                                first,
                                own,
                                most,
                                pushed,
+                               awaits,
                                unsplit,
                                exact,
                                parse_dtype(partial_dtype, "partial_dtype"),
@@ -164,8 +186,8 @@ void bind_sum_over_ranks(nb::module_& m) {
                                from_string<Activation>(activation),
                                std::move(call)};
           },
-          "rows"_a, "columns"_a, "first"_a, "own"_a, "most"_a, "pushed"_a, "unsplit"_a, "exact"_a, "partial_dtype"_a,
-          "out_dtype"_a, "activation"_a, "call"_a);
+          "rows"_a, "columns"_a, "first"_a, "own"_a, "most"_a, "pushed"_a, "awaits"_a, "unsplit"_a, "exact"_a,
+          "partial_dtype"_a, "out_dtype"_a, "activation"_a, "call"_a);
   m.def("kinds_of", &kinds_of,
         "What checks of tensors look at: dtypes, devices and sizes, as bytes; None is one, too.");
   m.def("sum_over_ranks", &sum_over_ranks, "places"_a, "form"_a, "a"_a, "b"_a, "scale_a"_a.none(), "scale_b"_a.none(),
