@@ -4,6 +4,9 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 
+#include <array>
+#include <unordered_map>
+
 #include "module/bindings.h"
 #include "operands/fold_operands.h"
 #include "peers/places.h"
@@ -44,18 +47,21 @@ struct SumTensors {
   std::optional<Operand> scale_a, scale_b, bias, c, scale_d;
 };
 
-SumTensors read(TensorReader& reader, nb::handle a, nb::handle b, nb::handle scale_a, nb::handle scale_b,
-                nb::handle bias, nb::handle c, nb::handle scale_d) {
-  const auto maybe = [&](nb::handle array, const char* name) {
-    return given(array) ? std::optional<Operand>(reader.read(array, name)) : std::nullopt;
-  };
-  return {.a = reader.read(a, "a"),
-          .b = reader.read(b, "b"),
-          .scale_a = maybe(scale_a, "scale_a"),
-          .scale_b = maybe(scale_b, "scale_b"),
-          .bias = maybe(bias, "bias"),
-          .c = maybe(c, "c"),
-          .scale_d = maybe(scale_d, "scale_d")};
+/// A call's tensors, as they are given: a, b, scale_a, scale_b, bias, c, scale_d.
+using Given = std::array<nb::handle, 7>;
+using Views = std::array<std::optional<TensorView>, 7>;
+
+Views read(TensorReader& reader, const Given& arrays) {
+  constexpr const char* kNames[] = {"a", "b", "scale_a", "scale_b", "bias", "c", "scale_d"};
+  Views views;
+  for (size_t i = 0; i < arrays.size(); ++i)
+    if (given(arrays[i])) views[i] = reader.read(arrays[i], kNames[i]);
+  return views;
+}
+
+SumTensors tensors_of(const Views& v) {
+  return {
+      .a = v[0].value(), .b = v[1].value(), .scale_a = v[2], .scale_b = v[3], .bias = v[4], .c = v[5], .scale_d = v[6]};
 }
 
 /// Into the first of the places.
@@ -116,34 +122,42 @@ void place(Places& places, GemmCall& product, FoldCall& sum, const GemmPlan& pro
   }
 }
 
+template <class T>
+void add_bytes(std::string& text, const T& value) {
+  text.append(reinterpret_cast<const char*>(&value), sizeof(value));
+}
+
 /// What checks of tensors look at, so that what was checked once need not be again: a form, a type, a device and the
 /// sizes of each, or nothing of one that is not given.
+void add_kind(std::string& text, const TensorView* view) {
+  if (view == nullptr) return add_bytes(text, -1);
+  add_bytes(text, view->ndim), add_bytes(text, view->device);
+  add_bytes(text, view->element.code), add_bytes(text, view->element.bits);
+  for (int i = 0; i < std::min(view->ndim, Operand::kMaxRank); ++i) add_bytes(text, view->shape[i]);
+}
+
 nb::bytes kinds_of(nb::args tensors) {
   TensorReader reader{nb::none()};
   std::string text;
-  const auto add = [&](const auto& value) { text.append(reinterpret_cast<const char*>(&value), sizeof(value)); };
   for (const nb::handle tensor : tensors) {
     if (tensor.is_none()) {
-      add(-1);
-      continue;
+      add_kind(text, nullptr);
+    } else {
+      const TensorView view = reader.read(tensor, "a tensor");
+      add_kind(text, &view);
     }
-    const TensorView view = reader.read(tensor, "a tensor");
-    add(view.ndim), add(view.device), add(view.element.code), add(view.element.bits);
-    for (int i = 0; i < std::min(view.ndim, Operand::kMaxRank); ++i) add(view.shape[i]);
   }
   return nb::bytes(text.data(), text.size());
 }
 
-nb::object sum_over_ranks(Places& places, const SumForm& form, nb::handle a, nb::handle b, nb::handle scale_a,
-                          nb::handle scale_b, nb::handle bias, nb::handle c, nb::handle scale_d, nb::handle precision,
-                          bool use_fast_accum) {
-  TensorReader reader{nb::none()};
-  const SumTensors tensors = read(reader, a, b, scale_a, scale_b, bias, c, scale_d);
+/// A new [own, columns].
+nb::object sum(Places& places, const SumForm& form, TensorReader& reader, const SumTensors& tensors, nb::handle like,
+               nb::handle precision, bool use_fast_accum) {
   PlanOptions options{.fast_accumulation = use_fast_accum};
   if (given(precision)) options.precision = parse_name<Precision>(precision, "precision");
   GemmCall product = product_of(form, tensors, places, options);
   const int64_t shape[] = {form.own, form.columns};
-  const nb::object d = reader.make(&ArrayType::empty, a, shape, form.d, tensors.a.device, "`out`");
+  const nb::object d = reader.make(&ArrayType::empty, like, shape, form.d, tensors.a.device, "`out`");
   FoldCall sum = sum_of(form, tensors, places, reader.read(d, "out"));
   const auto product_plan = RecentPlans<GemmProblem>::shared().get(product.problem);
   const auto sum_plan = RecentPlans<FoldProblem>::shared().get(sum.problem);
@@ -151,10 +165,68 @@ nb::object sum_over_ranks(Places& places, const SumForm& form, nb::handle a, nb:
     const nb::gil_scoped_release unlocked;
     place(places, product, sum, *product_plan, reader.stream());
     product_plan->run(product.arguments, nullptr, 0, reader.stream());
-    sum_plan->run(sum.arguments, reader.stream());
+    try {
+      sum_plan->run(sum.arguments, reader.stream());
+    } catch (const Error&) {
+      if (sum.problem.awaits) Places::forget_awaited(places.group(), reader.stream());
+      throw;
+    }
   }
   return d;
 }
+
+nb::object sum_over_ranks(Places& places, const SumForm& form, nb::handle a, nb::handle b, nb::handle scale_a,
+                          nb::handle scale_b, nb::handle bias, nb::handle c, nb::handle scale_d, nb::handle precision,
+                          bool use_fast_accum) {
+  TensorReader reader{nb::none()};
+  const Views views = read(reader, {a, b, scale_a, scale_b, bias, c, scale_d});
+  return sum(places, form, reader, tensors_of(views), a, precision, use_fast_accum);
+}
+
+/// Calls that were checked, and what they do: those of one operation of one group, which are like them, are made at
+/// once.
+class KnownSums {
+ public:
+  /// Options are told apart by which objects they are, which are kept.
+  using Options = std::array<nb::handle, 5>;
+
+  void add(const nb::object& places, const SumForm& form, const Given& arrays, const Options& options) {
+    TensorReader reader{nb::none()};
+    Known known{places, form, {}};
+    for (size_t i = 0; i < options.size(); ++i) known.options[i] = nb::borrow(options[i]);
+    known_.insert_or_assign(key_of(read(reader, arrays), options), std::move(known));
+  }
+
+  /// None where there was no such call.
+  nb::object run(const Given& arrays, const Options& options, nb::handle precision, bool use_fast_accum) const {
+    if (known_.empty()) return nb::none();
+    TensorReader reader{nb::none()};
+    const Views views = read(reader, arrays);
+    const auto found = known_.find(key_of(views, options));
+    if (found == known_.end()) return nb::none();
+    const Known& known = found->second;
+    return sum(nb::cast<Places&>(known.places), known.form, reader, tensors_of(views), arrays[0], precision,
+               use_fast_accum);
+  }
+
+  void clear() { known_.clear(); }
+
+ private:
+  struct Known {
+    nb::object places;
+    SumForm form;
+    std::array<nb::object, 5> options;
+  };
+
+  static std::string key_of(const Views& views, const Options& options) {
+    std::string key;
+    for (const auto& view : views) add_kind(key, view ? &*view : nullptr);
+    for (const nb::handle option : options) add_bytes(key, option.ptr());
+    return key;
+  }
+
+  std::unordered_map<std::string, Known> known_;
+};
 
 }  // namespace
 
@@ -188,6 +260,34 @@ void bind_sum_over_ranks(nb::module_& m) {
           },
           "rows"_a, "columns"_a, "first"_a, "own"_a, "most"_a, "pushed"_a, "awaits"_a, "unsplit"_a, "exact"_a,
           "partial_dtype"_a, "out_dtype"_a, "activation"_a, "call"_a);
+  nb::class_<KnownSums>(m, "KnownSums",
+                        "Sums over ranks that were checked before, by what follows from their arguments.")
+      .def(nb::init<>())
+      .def("clear", &KnownSums::clear)
+      .def(
+          "add",
+          [](KnownSums& known, const nb::object& places, const SumForm& form, nb::handle a, nb::handle b,
+             nb::handle scale_a, nb::handle scale_b, nb::handle bias, nb::handle c, nb::handle scale_d,
+             nb::handle activation, nb::handle out_dtype, nb::handle partial_dtype, nb::handle order,
+             nb::handle transport) {
+            known.add(places, form, {a, b, scale_a, scale_b, bias, c, scale_d},
+                      {activation, out_dtype, partial_dtype, order, transport});
+          },
+          "places"_a, "form"_a, "a"_a, "b"_a, "scale_a"_a.none(), "scale_b"_a.none(), "bias"_a.none(), "c"_a.none(),
+          "scale_d"_a.none(), "activation"_a, "out_dtype"_a.none(), "partial_dtype"_a.none(), "order"_a, "transport"_a,
+          "Calls like this one are of this form, through these places.")
+      .def(
+          "run",
+          [](const KnownSums& known, nb::handle a, nb::handle b, nb::handle scale_a, nb::handle scale_b,
+             nb::handle bias, nb::handle c, nb::handle scale_d, nb::handle activation, nb::handle out_dtype,
+             nb::handle partial_dtype, nb::handle order, nb::handle transport, nb::handle precision,
+             bool use_fast_accum) {
+            return known.run({a, b, scale_a, scale_b, bias, c, scale_d},
+                             {activation, out_dtype, partial_dtype, order, transport}, precision, use_fast_accum);
+          },
+          "a"_a, "b"_a, "scale_a"_a.none(), "scale_b"_a.none(), "bias"_a.none(), "c"_a.none(), "scale_d"_a.none(),
+          "activation"_a, "out_dtype"_a.none(), "partial_dtype"_a.none(), "order"_a, "transport"_a,
+          "precision"_a.none(), "use_fast_accum"_a, "sum_over_ranks of such a call; None where none was like it.");
   m.def("kinds_of", &kinds_of,
         "What checks of tensors look at: dtypes, devices and sizes, as bytes; None is one, too.");
   m.def("sum_over_ranks", &sum_over_ranks, "places"_a, "form"_a, "a"_a, "b"_a, "scale_a"_a.none(), "scale_b"_a.none(),
