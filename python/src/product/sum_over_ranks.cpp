@@ -99,11 +99,12 @@ FoldCall sum_of(const SumForm& form, const SumTensors& tensors, const Places& pl
   return sum;
 }
 
-/// Whether the product lets the next launch begin no sooner than all before it have ended: Hopper's do when their last
-/// loads are under way (kernel/gemm_sm90.h).
-bool begins_late(const GemmPlan& product) {
+/// Whether there is a launch of the product's, which lets the next one begin no sooner than all before it have ended:
+/// Hopper's do when their last loads are under way (kernel/gemm_sm90.h).
+bool lets_in_late(const GemmPlan& product) {
+  const GemmProblem& p = product.problem();
   const Choice* const choice = choice_of(product);
-  return choice != nullptr && choice->config.family == KernelFamily::sm90;
+  return p.m > 0 && p.n > 0 && p.k > 0 && choice != nullptr && choice->config.family == KernelFamily::sm90;
 }
 
 /// Where the product goes, and what the sum reads: a turn of everyone's staging, or memory of this rank's alone.
@@ -111,7 +112,7 @@ void place(Places& places, GemmCall& product, FoldCall& sum, const GemmPlan& pro
   if (sum.problem.awaits) {
     product.arguments.d = Places::awaited(places.group());
     sum.arguments.partials[places.group().rank()] = product.arguments.d;
-    sum.arguments.early = begins_late(product_plan);
+    sum.arguments.early = lets_in_late(product_plan);
     return;
   }
   const size_t offset = size_t(places.next(stream)) * places.bytes();  // nothing can be refused any more
