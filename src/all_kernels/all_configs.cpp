@@ -386,7 +386,8 @@ class Collector {
     layer.epilogue = epilogue_of(Activation::gelu_erf);
     for (const SplitKMode split : {SplitKMode::none, SplitKMode::parallel, SplitKMode::stream_k}) add(layer, split);
     layer.deterministic = Determinism::batch_invariant;
-    add(layer, SplitKMode::none, true);
+    for (const SplitKMode split : {SplitKMode::none, SplitKMode::parallel}) add(layer, split, true);
+    add(weights(DType::bf16, DType::bf16, 128, false), SplitKMode::parallel, true);
     add(with_function(weights(DType::bf16, DType::bf16, 128, false)));
     const auto bytes = [](DType type, int64_t group, bool has_zero, WeightFormat format = WeightFormat::int4) {
       GemmProblem p = weights(type, DType::bf16, group, has_zero, Major::k, format);
