@@ -49,6 +49,7 @@ class Collector {
       spec.split = split;
       spec.in_turn = in_turn;
       spec.slices = split == SplitKMode::none && !in_turn ? 1 : 8;
+      spec.cluster_k = split == SplitKMode::parallel && in_turn ? 4 : 1;
       if (p.a.alignment < 16 && p.b.alignment < 16 && has_tma(spec.family)) continue;
       // Multicast and the order of D's stores do not depend on the rest: once each is enough.
       if (!all_sharings && (spec.transposed || spec.multicast_m * spec.multicast_n > 1)) continue;
@@ -98,7 +99,7 @@ class Collector {
   void in_turn() {
     const auto add = [&](GemmProblem p, bool all_sharings = false) {
       p.deterministic = Determinism::batch_invariant;
-      visit(p, SplitKMode::none, all_sharings, true);
+      for (const SplitKMode split : {SplitKMode::none, SplitKMode::parallel}) visit(p, split, all_sharings, true);
     };
     for (const DType in : {DType::bf16, DType::f32}) add(product(in, in, in), in == DType::bf16);
     add(product(DType::f16, DType::f16, DType::f32, Major::k, Major::mn));
@@ -385,7 +386,8 @@ class Collector {
     layer.epilogue = epilogue_of(Activation::gelu_erf);
     for (const SplitKMode split : {SplitKMode::none, SplitKMode::parallel, SplitKMode::stream_k}) add(layer, split);
     layer.deterministic = Determinism::batch_invariant;
-    add(layer, SplitKMode::none, true);
+    for (const SplitKMode split : {SplitKMode::none, SplitKMode::parallel}) add(layer, split, true);
+    add(weights(DType::bf16, DType::bf16, 128, false), SplitKMode::parallel, true);
     add(with_function(weights(DType::bf16, DType::bf16, 128, false)));
     const auto bytes = [](DType type, int64_t group, bool has_zero, WeightFormat format = WeightFormat::int4) {
       GemmProblem p = weights(type, DType::bf16, group, has_zero, Major::k, format);
