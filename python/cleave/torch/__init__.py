@@ -119,6 +119,7 @@ from .conv import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, Conv
 from .convolutions import conv1d, conv2d, conv3d
 from .experts import W8A8Experts
 from .float8 import Float8Linear, convert_to_float8_training
+from .float8_swiglu import Float8SwiGLU
 from .fused import GatedMLP, NormProjections, Projection, W8A8SwiGLU
 from .gate import Gate
 from .grouped_linear import GroupedLinear
@@ -142,6 +143,7 @@ __all__ = [
     "ConvTranspose2d",
     "ConvTranspose3d",
     "Float8Linear",
+    "Float8SwiGLU",
     "Fused",
     "Gate",
     "GatedMLP",
