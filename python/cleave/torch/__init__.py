@@ -73,6 +73,9 @@ The operators, on CUDA tensors (on torch's current stream) and on CPU tensors:
     moe_permute(x, expert_ids, num_experts) -> rows, offs, indices
     moe_gather(x, indices) -> rows
     moe_unpermute(y, indices, weights=None, top_k=None) -> y
+    moe_permute_quantized(x, expert_ids, num_experts, dtype) -> rows, scale, offs, indices
+    moe_gather_quantized(x, indices, dtype) -> rows, scale
+    moe_unpermute_scaled(y, scale, indices, dtype, weights=None, top_k=None) -> y
 
 Arguments mean what they mean in `cleave.gemm`, `cleave.scaled_gemm`, `cleave.grouped_gemm`, `cleave.conv2d`,
 `cleave.scaled_conv2d` and the gradients (here of one to three axes; padding has one number for all axes, one for

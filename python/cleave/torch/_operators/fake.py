@@ -181,17 +181,9 @@ def _moe_unpermute(call: Any) -> Tensor:
     return y.new_empty(tokens, y.shape[1], dtype=call.dtype or y.dtype)
 
 
-def _rows_of(x: Tensor, rows: int, dtype: torch.dtype | None) -> tuple[Tensor, ...]:
-    """And their scales, where x is quantised."""
-    if dtype is None:
-        return (x.new_empty(rows, x.shape[1]),)
+def _quantized_rows(x: Tensor, rows: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     scales = -(-x.shape[1] // _BLOCK)
     return x.new_empty(rows, x.shape[1], dtype=dtype), x.new_empty(rows, scales, dtype=torch.float32)
-
-
-def _moe_gather(call: Any) -> Tensor | tuple[Tensor, ...]:
-    made = _rows_of(call.x, call.indices.shape[0], call.dtype)
-    return made[0] if call.dtype is None else made
 
 
 def _packed(x: Tensor, dtype: torch.dtype) -> Tensor:
@@ -264,11 +256,18 @@ _RESULTS = {
     "moe_expert_offsets": _offsets,
     "moe_sort_tokens": lambda call: (_offsets(call), _indices(call)),
     "moe_permute": lambda call: (
-        *_rows_of(call.x, call.expert_ids.numel(), call.dtype),
+        call.x.new_empty(call.expert_ids.numel(), call.x.shape[1]),
         _offsets(call),
         _indices(call),
     ),
-    "moe_gather": _moe_gather,
+    "moe_permute_quantized": lambda call: (
+        *_quantized_rows(call.x, call.expert_ids.numel(), call.dtype),
+        _offsets(call),
+        _indices(call),
+    ),
+    "moe_gather": lambda call: call.x.new_empty(call.indices.shape[0], call.x.shape[1]),
+    "moe_gather_quantized": lambda call: _quantized_rows(call.x, call.indices.shape[0], call.dtype),
+    "moe_unpermute_scaled": _moe_unpermute,
     "moe_unpermute": _moe_unpermute,
     "moe_unpermute_backward": lambda call: (call.y.new_empty(call.y.shape), call.weights.new_empty(call.weights.shape)),
 }
