@@ -293,7 +293,7 @@ class Collector {
     }
   }
 
-  /// Gates into 8 bits with a scale that was found ahead.
+  /// D in 8 bits with a scale that was found ahead: of gates, and of groups.
   void given_scales() {
     for (GemmProblem p : {scaled(DType::e4m3, DType::e4m3, DType::e4m3, kVector, kVector, true),
                           scaled(DType::e4m3, DType::e4m3, DType::e5m2, kLines, kSquares),
@@ -304,6 +304,8 @@ class Collector {
       p.b.stride_batch = 0;
       for (const SplitKMode split : {SplitKMode::none, SplitKMode::serial, SplitKMode::parallel, SplitKMode::stream_k})
         visit(p, split);
+      visit(grouped(p, Grouping::m));
+      p.epilogue = epilogue_of(Activation::none);
       visit(grouped(p, Grouping::m));
     }
   }

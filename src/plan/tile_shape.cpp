@@ -147,10 +147,12 @@ bool registers_suffice_for_inputs(const GemmConfig& c) {
   return !ragged || c.warps.consumers < 3;
 }
 
-/// The same, of whole tiles that threads store: two waves of sums of integers leave no registers for it.
+/// The same, of whole tiles that threads store: two waves of sums of integers leave no registers for it, nor do any for
+/// groups' largest magnitude.
 bool direct_store_suffices(const GemmConfig& c) {
   const bool in_parts = c.schedule.split == SplitKMode::parallel || c.cluster.k > 1;
-  const bool crowded = c.operands.a == DType::i8 && has_two_waves(c) && accumulators_per_thread(c) >= 128;
+  const bool takes_more = c.operands.a == DType::i8 || (c.epilogue.has_amax && c.schedule.grouping == Grouping::m);
+  const bool crowded = takes_more && has_two_waves(c) && accumulators_per_thread(c) >= 128;
   return c.store.by_tma || in_parts || !crowded;
 }
 

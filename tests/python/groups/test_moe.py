@@ -118,7 +118,7 @@ def test_what_is_wrong_with_scaled_rows_is_said() -> None:
         moe.unpermute(np.ones((4, 8), np.float32), indices, out_dtype="float32")
     with pytest.raises(ValueError, match="out_dtype is bfloat16; it must be int8"):
         moe.gather(np.ones((4, 8), np.float32), indices, out_dtype="bfloat16")
-    with pytest.raises(ValueError, match="scaled is true and token is int8"):
+    with pytest.raises(TypeError, match="scaled is true and token is int8"):
         moe.gather(y, indices, out_dtype="int8")
 
 
