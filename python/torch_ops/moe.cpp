@@ -99,12 +99,13 @@ void add_moe(Operators& operators) {
     call.run();
     return rows;
   });
-  operators.add("moe_permute_quantized", List<X, ExpertIds, NumExperts, RowDtype>(), List<>(), [](const auto& arguments) {
-    Call call = begin(MoeOperation::permute, arguments);
-    const Tensor rows = call.rows(), scale = call.row_scales(), offs = call.offsets(), indices = call.indices();
-    call.run();
-    return std::tuple{rows, scale, offs, indices};
-  });
+  operators.add(
+      "moe_permute_quantized", List<X, ExpertIds, NumExperts, RowDtype>(), List<>(), [](const auto& arguments) {
+        Call call = begin(MoeOperation::permute, arguments);
+        const Tensor rows = call.rows(), scale = call.row_scales(), offs = call.offsets(), indices = call.indices();
+        call.run();
+        return std::tuple{rows, scale, offs, indices};
+      });
   operators.add("moe_gather_quantized", List<X, Indices, RowDtype>(), List<>(), [](const auto& arguments) {
     Call call = begin(MoeOperation::gather, arguments);
     const Tensor rows = call.rows(), scale = call.row_scales();

@@ -94,8 +94,8 @@ void check_counts(const MoeProblem& p, Messages& out) {
   if (p.scaled && (!has_rows(p.operation) || p.operation == MoeOperation::combine_backward))
     out.add("scaled is true; scaled rows are for permute, gather and combine");
   if (p.scaled && saturating_product(p.tokens, scales_of(p)) > kMostScaledGroups) {
-    out.add("tokens and columns are {} and {}; that is more than {} groups of 128. Split the tokens", p.tokens, p.columns,
-            kMostScaledGroups);
+    out.add("tokens and columns are {} and {}; that is more than {} groups of 128. Split the tokens", p.tokens,
+            p.columns, kMostScaledGroups);
   }
   if (p.has_weights && p.operation < MoeOperation::combine)
     out.add("has_weights is true; weights are for combine and combine_backward");

@@ -74,7 +74,8 @@ TEST(MoeLaunches, ScaledRowsTakeWhatTokensAllow) {
     p.token.alignment = of_tokens;
     p.row.alignment = of_rows;
     const MoeLaunch launch = moe_launches(p).back();
-    EXPECT_GE(uint64_t(launch.shape.grid.x) * kRowThreads / kScaleLanes, uint64_t(100 * ceil_div(columns, int64_t(128))));
+    EXPECT_GE(uint64_t(launch.shape.grid.x) * kRowThreads / kScaleLanes,
+              uint64_t(100 * ceil_div(columns, int64_t(128))));
     EXPECT_EQ(launch.params.row_bytes % launch.config.width, 0u);
     return launch.config.width;
   };

@@ -14,8 +14,8 @@ struct MoeConfig {
   DType weights = DType::f32;
   bool scaled = false;       // combine: rows of 8 bits with scales
   DType wide = DType::bf16;  // quantise, combine of scaled rows: of the tokens
-  uint32_t width = 16;   // bytes per access of a row: all rows are aligned to so many
-  uint32_t lanes = 128;  // scatter: threads of a CTA that share a token; a power of two
+  uint32_t width = 16;       // bytes per access of a row: all rows are aligned to so many
+  uint32_t lanes = 128;      // scatter: threads of a CTA that share a token; a power of two
 
   CLEAVE_HD friend constexpr bool operator==(const MoeConfig&, const MoeConfig&) = default;
 };

@@ -85,7 +85,8 @@ using Weights = MaybeArray<"weights">;
 using RowScale = MaybeArray<"scale">;
 using MaybeTopK = Integer<"top_k", "None", "int | None">;
 
-using Arguments = Values<ExpertIds, NumExperts, X, Y, Indices, Weights, MaybeTopK, RowScale, arg::OutDtype, arg::Stream>;
+using Arguments =
+    Values<ExpertIds, NumExperts, X, Y, Indices, Weights, MaybeTopK, RowScale, arg::OutDtype, arg::Stream>;
 
 /// One call: planned at once, so that what cannot be is refused before anything is made.
 class Call {
@@ -102,8 +103,7 @@ class Call {
     return make(std::array{call_.slots(), call_.problem.columns}, call_.problem.row.dtype, call_.arguments.rows);
   }
   nb::object row_scales() {
-    return make(std::array{call_.slots(), call_.scales()}, DType::f32,
-                call_.arguments.row_scales);
+    return make(std::array{call_.slots(), call_.scales()}, DType::f32, call_.arguments.row_scales);
   }
   nb::object tokens() {
     return make(std::array{call_.problem.tokens, call_.problem.columns}, call_.problem.token.dtype,

@@ -144,12 +144,11 @@ nb::object weight_gradient(const Call& call) {
 
 void bind_grouped_gemm(nb::module_& m) {
   using Operands = List<arg::A, arg::B, arg::Offs>;
-  using Options =
-      Concat<Bounds, List<arg::Gather, arg::SlotsOfRow, arg::ScaleA, arg::ScaleB, arg::Bias, arg::C>, Scalars,
-             List<arg::ScaleD, arg::Amax>,
-             List<arg::Activation, arg::Epilogue, arg::Out, arg::OutDtype, arg::UseFastAccum, arg::ZeroRest,
-                  arg::CheckOffsets>,
-             FoundScales, SplitK, List<arg::Precision>, Place>;
+  using Options = Concat<Bounds, List<arg::Gather, arg::SlotsOfRow, arg::ScaleA, arg::ScaleB, arg::Bias, arg::C>,
+                         Scalars, List<arg::ScaleD, arg::Amax>,
+                         List<arg::Activation, arg::Epilogue, arg::Out, arg::OutDtype, arg::UseFastAccum, arg::ZeroRest,
+                              arg::CheckOffsets>,
+                         FoundScales, SplitK, List<arg::Precision>, Place>;
 
   define(m, "grouped_gemm", Operands(), Options(), "Array | tuple[Array, ...]", kGroupedGemmDoc,
          [](const auto& call) { return multiply(call, call, call, {.grouped = true}); });
