@@ -30,6 +30,8 @@ class Collector {
     groups();
     lists();
     found_scales();
+    given_scales();
+    given_scales();
     packed_weights();
     convolutions();
     few_channels();
@@ -289,6 +291,23 @@ class Collector {
         visit(wide, split);
         visit(grouped(wide, Grouping::m), split);
       }
+    }
+  }
+
+  /// D in 8 bits with a scale that was found ahead: of gates, and of groups.
+  void given_scales() {
+    for (GemmProblem p : {scaled(DType::e4m3, DType::e4m3, DType::e4m3, kVector, kVector, true),
+                          scaled(DType::e4m3, DType::e4m3, DType::e5m2, kLines, kSquares),
+                          scaled(DType::i8, DType::i8, DType::i8, kVector, kVector)}) {
+      p.epilogue = epilogue_of(Activation::swiglu);
+      p.has_scale_d = p.has_amax = true;
+      p.bias = Bias::row;
+      p.b.stride_batch = 0;
+      for (const SplitKMode split : {SplitKMode::none, SplitKMode::serial, SplitKMode::parallel, SplitKMode::stream_k})
+        visit(p, split);
+      visit(grouped(p, Grouping::m));
+      p.epilogue = epilogue_of(Activation::none);
+      visit(grouped(p, Grouping::m));
     }
   }
 

@@ -120,6 +120,9 @@ bool registers_suffice(const GemmConfig& c) {
   if (by_block && c.scales.rows_b == 1 && meets && c.tile.m == 128 && c.tile.n == 128) return false;
   // Nor do as many, or promoted sums, for slices that meet in turn beside columns of D that are gone through twice.
   if ((kept >= 112 || c.scales.promote) && in_turn && c.epilogue.has_scale_out) return false;
+  // Nor do these, or 192 accumulators, for gates that become 8 bits by a scale that is given.
+  const bool given_scale = gated(c) && size_of(c.epilogue.d) == 1 && !c.epilogue.has_scale_out;
+  if (given_scale && (kept >= 192 || (c.scales.promote && in_turn))) return false;
   // Nor do two parts of 128 columns and a walk through groups of K for shares of slices.
   const bool two_wide_parts = c.scales.promote && promotes_two_parts(c) && c.warps.consumers > 1 && c.tile.n >= 128;
   if (two_wide_parts && in_groups_of_k && c.schedule.split == SplitKMode::parallel) return false;
@@ -145,10 +148,12 @@ bool registers_suffice_for_inputs(const GemmConfig& c) {
   return !ragged || c.warps.consumers < 3;
 }
 
-/// The same, of whole tiles that threads store: two waves of sums of integers leave no registers for it.
+/// The same, of whole tiles that threads store: two waves of sums of integers leave no registers for it, nor do any for
+/// groups' largest magnitude.
 bool direct_store_suffices(const GemmConfig& c) {
   const bool in_parts = c.schedule.split == SplitKMode::parallel || c.cluster.k > 1;
-  const bool crowded = c.operands.a == DType::i8 && has_two_waves(c) && accumulators_per_thread(c) >= 128;
+  const bool takes_more = c.operands.a == DType::i8 || (c.epilogue.has_amax && c.schedule.grouping == Grouping::m);
+  const bool crowded = takes_more && has_two_waves(c) && accumulators_per_thread(c) >= 128;
   return c.store.by_tma || in_parts || !crowded;
 }
 
