@@ -88,7 +88,8 @@ struct ScheduleConfig {
   Grouping grouping = Grouping::none;
   uint32_t group_capacity = 0;  // groups that there is shared memory for
   bool apart = false;           // groups of K: each group's operands are matrices by themselves
-  bool in_turn = false;         // none: a CTA adds up a tile's slices one after the other, as others would together
+  bool in_turn = false;         // none, parallel: a CTA adds up slices one after the other, as others would together:
+  uint32_t turns = 1;           // none: all of a tile's; parallel: so many, where a cluster would join them
 
   CLEAVE_HD friend constexpr bool operator==(const ScheduleConfig&, const ScheduleConfig&) = default;
 };
