@@ -2,8 +2,8 @@
 // rows, the pixels, go straight from memory to registers and back, and of filters that stay in shared memory.
 //
 // Pixels are mma.sync's columns: a thread's 16 bytes of one are then registers as two steps of K want them, which is
-// dealt to the steps so. A thread makes some neighbouring channels of a pixel of D, since the filters' rows are dealt to
-// its blocks in an order of their own, too.
+// dealt to the steps so. A thread makes some neighbouring channels of a pixel of D, since the filters' rows are dealt
+// to its blocks in an order of their own, too.
 #pragma once
 
 #include "cleave/config/gemm_config.h"
