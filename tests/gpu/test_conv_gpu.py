@@ -350,7 +350,13 @@ GROUPS_OF_CHANNELS = {
     "one group": Convolution(2, 32, 32, (Axis(65, 3, 1, 1, 1), Axis(70, 3, 1, 1, 1))),
     "one group, 64 to 16": Convolution(2, 64, 16, (Axis(40, 3, 1, 1, 1), Axis(41, 3, 2, 1, 1))),
 }
-GRADIENTS_OF_GROUPS = [name for name, of in GROUPS_OF_CHANNELS.items() if math.prod(of.shapes["weight"][2:]) <= 9]
+# Warps hold the sums of nine taps, and of so many channels by channels.
+MOST_SUMS = 64 * 32
+GRADIENTS_OF_GROUPS = [
+    name
+    for name, of in GROUPS_OF_CHANNELS.items()
+    if math.prod(of.shapes["weight"][2:]) <= 9 and of.channels * of.filters <= MOST_SUMS * of.groups**2
+]
 TILES_OF_SHIFT = [f"direct {m}x{n}" for n in (8, 16, 32, 64, 128, 256) for m in (16, 32, 64, 128, 256, 512)]
 
 
