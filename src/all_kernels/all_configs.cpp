@@ -39,6 +39,7 @@ class Collector {
     narrow_groups();
     windows();
     spread();
+    one_tap();
     for (const Precision precision : {Precision::ieee, Precision::tf32x3, Precision::bf16x3}) other_float32(precision);
     visit_layer();
     return std::move(configs_);
@@ -530,6 +531,29 @@ class Collector {
     add(DType::f16, DType::f16, 32, 64, 3, 1);
     add(DType::f16, DType::bf16, 6, 72, 4, 2);
     add(DType::f16, DType::f16, 3, 96, 4, 4);
+  }
+
+  void one_tap() {
+    const auto add = [&](Conv kind, DType in, DType out, int64_t channels, int64_t filters, bool finishes = false) {
+      const ConvLayout conv{.kind = kind,
+                            .images = 64,
+                            .channels = channels,
+                            .filters = filters,
+                            .axes = {ConvAxis{}, ConvAxis{.size = 56}, ConvAxis{.size = 56}}};
+      GemmProblem p = implicit_gemm(conv, 1, in, out);
+      if (finishes) {
+        p.has_c = true;
+        p.bias = Bias::row;
+        p.epilogue = epilogue_of(Activation::silu);
+      }
+      for (const GemmProblem& of : {p, with_function(p)}) add_direct(of);
+    };
+    for (const Conv kind : {Conv::fprop, Conv::dgrad}) {
+      add(kind, DType::f16, DType::f16, 24, 144);
+      add(kind, DType::bf16, DType::f32, 144, 40);
+      add(kind, DType::bf16, DType::bf16, 192, 32, true);
+      add(kind, DType::f16, DType::bf16, 16, 96, true);
+    }
   }
 
   void other_float32(Precision precision) {

@@ -12,6 +12,7 @@
 #include "plan/conv_choice.h"
 #include "plan/cost/cost.h"
 #include "plan/direct/choice.h"
+#include "plan/direct/rows.h"
 #include "plan/measured/covering.h"
 #include "plan/operand_layout.h"
 #include "plan/quantize_apart.h"
@@ -471,6 +472,10 @@ Considered consider(const GemmProblem& problem, const DeviceInfo& device, Kernel
   if (kernels == Kernels::any_images || !runs_as_product(problem)) return consider_own(problem, device, kernels);
   Considered out = consider_own(*matrix_product(problem), device, kernels);
   out.serve_convolution();
+  // Products' tiles and k blocks have nothing empty in them where both are multiples of 64.
+  const bool whole = problem.n % 64 == 0 && problem.k % 64 == 0 && problem.kernel != KernelFamily::direct;
+  const auto rows = whole ? std::nullopt : direct_rows_spec(problem, device);
+  if (rows) add(out, problem, device, *rows);
   return out;
 }
 
