@@ -258,3 +258,10 @@ def test_tools_run_products_by_their_lines(form: str) -> None:
     run(plan, operands, 0)
     names = [field["name"] for field in _core.arrays_of(plan)]
     assert np.isfinite(operands.arrays[names.index("d")]).all()
+
+
+def test_sharing_tokens_is_chosen_by_name_alone() -> None:
+    planned = cleave.plan_problem(256, 4096, 4096, weights="int4", group_size=128, device="h200")
+    assert not [candidate["kernel"] for candidate in planned.candidates if "multicast" in candidate["kernel"]]
+    name = "sm90 64x128 transposed multicast 2x1"
+    assert _core.plan_as(planned, name).kernel_name == name

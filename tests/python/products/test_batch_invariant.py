@@ -211,6 +211,14 @@ def test_many_rows_add_up_the_slices_of_clusters_of_few() -> None:
     assert f"parallel {slices} in_turn {together}" in many.kernel_name
 
 
+def test_clusters_join_small_tiles_alone_before_others() -> None:
+    """As without the promise: large ones lose, and are predicted as if they did not."""
+    planned = cleave.plan_problem(512, 128, 16384, device="h200", split_k_slices=24, **INVARIANT)
+    names = [candidate["kernel"] for candidate in planned.candidates]
+    sizes = [re.search(r"(\d+)x(\d+)", name) for name in names if " clusters " in name]
+    assert sizes and all(int(size[1]) * int(size[2]) <= 64 * 128 for size in sizes if size)
+
+
 @pytest.mark.parametrize(("n", "k", "layout"), [(1, 915, "tn"), (64, 915, "tt"), (1, 4096, "tn"), (9, 13, "tn")])
 def test_a_single_row_is_aligned_as_many_are(n: int, k: int, layout: str) -> None:
     """One row could be loaded by TMA where rows that follow each other could not."""
