@@ -345,7 +345,7 @@ class TileShaper {
   /// whole blocks are to be those of large tiles where no row may depend on M.
   bool merges_stages() const {
     const bool sliced = c_.schedule.split != SplitKMode::none || c_.schedule.in_turn;
-    if (p_.deterministic == Determinism::batch_invariant && sliced && !is_exact(p_)) return false;
+    if (sliced && has_one_order(p_)) return false;
     const bool one_tap = !c_.conv.gather && (!gathers_a(c_) || gathered_channels(p_.conv) % (2 * atom_) == 0);
     return !c_.scales.promote && (s_.tile_m + s_.tile_n) * 128 < 16384 * 5 / 4 && p_.k > int64_t(atom_) && one_tap;
   }

@@ -66,7 +66,7 @@ SumTensors tensors_of(const Views& v) {
 
 /// Into the first of the places.
 GemmCall product_of(const SumForm& form, const SumTensors& tensors, const Places& places, PlanOptions options) {
-  if (form.unsplit && !batch_invariant()) options.split_k_mode = SplitKMode::none;
+  if (form.unsplit && default_determinism() < Determinism::batch_invariant) options.split_k_mode = SplitKMode::none;
   void* const own = places.at(places.group().rank(), 0);
   GemmTensors t{.a = tensors.a, .b = tensors.b, .c = {}, .bias = {}, .epilogue = {}};
   t.out = packed_matrix(own, form.partial, places.group().device(), form.rows, form.columns);

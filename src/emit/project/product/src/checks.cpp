@@ -83,6 +83,9 @@ void check_groups(const cleave::GemmProblem& p) {
   const int64_t group = p.weights_b.group;
   if (p.k == 0 || p.k % group != 0)
     refuse("k is ", p.k, "; it must be a positive multiple of ", group, ", as many as share a scale of the weight");
+  if (is_gated(p) && p.n % cleave::kGateRows != 0)
+    refuse("n is ", p.n, "; it must be a multiple of ", cleave::kGateRows,
+           ", as the weight has gates beside their ups");
 }
 
 /// What the kernel loads and stores at once, of our matrices.
