@@ -53,12 +53,29 @@ class Sizes:
 
 SIZES = (Sizes(128, 8, 2048, 768), Sizes(256, 8, 7168, 2048))
 
-# Forms beside the steps apart: what their first product is, and whether it gathers its rows.
+
+@dataclass(frozen=True)
+class Form:
+    """first: what of bench.gate's the first product is; gathers: whether it gathers its rows. into_slots: tokens are
+    quantised into the rows of all their slots. narrow: the second product has found scales and int8, of which the sums
+    are made."""
+
+    first: str = "gated"
+    gathers: bool = False
+    into_slots: bool = False
+    narrow: bool = False
+
+
+APART = Form()
 FORMS = {
-    "first quantises": ("one kernel", False),
-    "first gathers": ("gated", True),
-    "first gathers and quantises": ("one kernel", True),
+    "first quantises": Form("one kernel"),
+    "first gathers": Form(gathers=True),
+    "first gathers and quantises": Form("one kernel", gathers=True),
+    "into slots": Form("one kernel", into_slots=True),
+    "sums of int8": Form("one kernel", narrow=True),
+    "into slots, sums of int8": Form("one kernel", into_slots=True, narrow=True),
 }
+NARROW = {"out_dtype": torch.int8, "out_scale": FOUND}
 
 # A step reads what those before it made, by name, and adds to it. Its own inputs it leaves as they are.
 Values = dict[str, Any]
@@ -117,30 +134,46 @@ class Layer:
             "second": lambda v: v.update(parts=self.multiply(v, "h", self.down)),
             "combine": lambda v: v.update(y=cleave.moe.unpermute(v["parts"], v["indices"], v["weights"])),
         }
-        forms = {"steps apart": steps}
-        for name, (product, gathers) in FORMS.items():
-            quantises = product == "one kernel"
-            if quantises and self._scaling == "row":  # its scales are those of blocks
-                continue
-            made = "h" if quantises else "hidden"
+        return {"steps apart": steps} | {
+            name: self._steps_of(form, steps)
+            for name, form in FORMS.items()
+            if form.first == "gated" or self._scaling != "row"  # found scales are those of blocks
+        }
 
-            def first(v: Values, product: str = product, gathers: bool = gathers, made: str = made) -> None:
-                v[made] = self._first(v, product, gathers)
+    def _steps_of(self, form: Form, apart: dict[str, Step]) -> dict[str, Step]:
+        quantises = form.first == "one kernel"
+        left_out = {"gather"} if form.gathers else {"quantise x", "gather"} if form.into_slots else set()
+        left_out |= {"quantise"} if quantises else set()
+        steps = {name: step for name, step in apart.items() if name not in left_out}
+        made = "h" if quantises else "hidden"
+        steps["first"] = lambda v: v.update({made: self._first(v, form)})
+        if form.into_slots:
+            steps["sort"] = self._permute
+        if form.narrow:
+            steps["second"] = lambda v: v.update(parts=self._second(v, form))
+            steps["combine"] = lambda v: v.update(
+                y=cleave.moe.unpermute(v["parts"][0], v["indices"], v["weights"], scale=v["parts"][1])
+            )
+        return steps
 
-            left_out = [step for step, gone in (("gather", gathers), ("quantise", quantises)) if gone]
-            forms[name] = {step: call for step, call in steps.items() if step not in left_out} | {"first": first}
-        return forms
+    def _permute(self, values: Values) -> None:
+        rows, scale, *routing = cleave.moe.permute(values["x"], values["ids"], self.sizes.experts, out_dtype=FP8)
+        values |= {"rows": (rows, scale)} | dict(zip(("offs", "indices"), routing, strict=True))
 
-    def _first(self, values: Values, product: str, gathers: bool, plan: bool = False) -> Any:
-        listed = {"gather": values["indices"], "top_k": self.sizes.top_k} if gathers else {}
-        return self.multiply(values, "q" if gathers else "rows", self.gate_up, plan, **PRODUCTS[product], **listed)
+    def _first(self, values: Values, form: Form, plan: bool = False) -> Any:
+        listed = {"gather": values["indices"], "top_k": self.sizes.top_k} if form.gathers else {}
+        rows = "q" if form.gathers else "rows"
+        return self.multiply(values, rows, self.gate_up, plan, **PRODUCTS[form.first], **listed)
+
+    def _second(self, values: Values, form: Form, plan: bool = False) -> Any:
+        return self.multiply(values, "h", self.down, plan, **(NARROW if form.narrow else {}))
 
     def plans(self, tokens: int) -> Iterator[Any]:
         forms = self.forms()
         values = run(forms["steps apart"], self.routed(tokens), until="second")
-        for name in forms:
-            yield self._first(values, *FORMS.get(name, ("gated", False)), plan=True)
-        yield self.multiply(values, "h", self.down, plan=True)
+        for form in {FORMS.get(name, APART) for name in forms}:
+            yield self._first(values, form, plan=True)
+            yield self._second(values, form, plan=True)
 
     def expected(self, values: Values) -> Tensor:
         """What the first tokens should become, in float64."""

@@ -139,17 +139,32 @@ EXPERT_PARALLEL = (1, 2, 4, 8, 16, 32, 64)
 MOST_WEIGHTS = 1.2e9
 
 
+# How many of the layers that groups' kernels are fitted on are drawn: models' experts have few distinct N and K.
+DRAWN_EXPERTS = 0.75
+
+
 def experts(job: str, part: Part, count: int, seed: int = 0) -> list[tuple[int, int, int, int]]:
     """`count` layers of mixtures of experts: how many one GPU has, its tokens of all of them together, N and K."""
     draw = random.Random(f"{job} {part} {seed} experts")
     own = [layer for layer in expert_layers() if part_of(job, *layer[1:]) == part]
     found: list[tuple[int, int, int, int]] = []
     while len(found) < count:
-        groups, n, k = draw.choice(own)
+        drawn = part == "fit" and draw.random() < DRAWN_EXPERTS
+        groups, n, k = sampled_experts(draw) if drawn else draw.choice(own)
         shape = (groups, round(2 ** draw.uniform(4, 16)), n, k)
-        if shape not in found and _fits(shape[1:]):
+        if part_of(job, n, k) == part and shape not in found and _fits(shape[1:]):
             found.append(shape)
     return found
+
+
+def sampled_experts(draw: random.Random) -> tuple[int, int, int]:
+    """1 to 128 groups, N and K of 256 to 16384, log-uniform, in multiples of 128 (a third of them) or more."""
+    while True:
+        groups = 2 ** draw.randint(0, 7)
+        step = draw.choice((128, 256, 512))
+        n, k = (max(round(2 ** draw.uniform(8, 14) / step), 1) * step for _ in range(2))
+        if groups * n * k <= MOST_WEIGHTS:
+            return groups, n, k
 
 
 @cache

@@ -65,17 +65,35 @@ def part_of(layer: Layer) -> Part:
     return part_of_text(f"conv {' '.join(map(str, layer))}")
 
 
+# How many of the layers that kernels are fitted on are drawn: networks have few sizes, and like multiples of 32.
+DRAWN = 0.5
+
+
 def convolutions(part: Part, count: int, draw_of: str) -> list[tuple[int, ...]]:
     """`count` layers of a part, each with a number of images: every layer once before one comes again."""
     draw = random.Random(f"{draw_of} {part}")
     own = [layer for layer in layers() if part_of(layer) == part]
     found: list[tuple[int, ...]] = []
     while len(found) < count:
-        for layer in draw.sample(own, len(own)):
+        for known in draw.sample(own, len(own)):
+            layer = sampled(draw) if part == "fit" and draw.random() < DRAWN else known
             shape = (round(2 ** draw.uniform(0, math.log2(_most_images(layer)))), *layer)
-            if shape not in found and len(found) < count:
+            if part_of(layer) == part and shape not in found and len(found) < count:
                 found.append(shape)
     return found
+
+
+def sampled(draw: random.Random) -> Layer:
+    """A layer of 8 to 2048 channels, log-uniform, of images of 7 to 112 lines: half of such have one tap."""
+
+    def channels() -> int:
+        step = draw.choice((8, 16, 32, 64))
+        return max(round(2 ** draw.uniform(3, 11) / step), 1) * step
+
+    filter_size = draw.choice((1, 1, 1, 1, 3, 3, 3, 5))
+    stride = draw.choice((1, 1, 1, 2))
+    height = round(2 ** draw.uniform(math.log2(7), math.log2(112)))
+    return Layer(0, height, height, channels(), channels(), filter_size, stride, 1)
 
 
 def _most_images(layer: Layer) -> int:

@@ -7,13 +7,10 @@ the launches (between.py), operand sets that leave L2 cold. Every row is kept; t
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +19,7 @@ import torch
 import cleave
 from cleave import _core
 
-from .. import machine, peers
+from .. import machine, pairs, peers
 from ..between import Between, medians
 from ..jobs.every import EVERY_JOB, AnyJob, Shape
 from ..operand_sets import OperandSets, sets_for
@@ -45,32 +42,23 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     deadline = time.monotonic() + arguments.seconds
     jobs = [EVERY_JOB[name] for name in arguments.jobs.split(",")]
-    drawn = {job.name: job.shapes(arguments.part, arguments.shapes, arguments.seed) for job in jobs}
-    compile_ahead(drawn)
-    between, missing, rows = Between(), {}, []
+    between, missing, rows, pool = Between(), {}, [], pairs.compilers()
     for job in jobs:
         sets, (found, absent) = sets_for(job), peers.load(job.peers)
         missing |= absent
-        for shape in drawn[job.name]:
+        drawn = job.shapes(arguments.part, arguments.shapes, arguments.seed)
+        for shape, _ in pairs.compiled_ahead(job, drawn, own_choice, pool):
             if time.monotonic() < deadline and (row := measure(job, shape, found, sets, between, arguments.rounds)):
                 rows.append(row)
         print(report.line(rows, job.name), flush=True)
+    pool.shutdown(cancel_futures=True)
     notes = [f"Without {peer}: {why.rstrip('.')}." for peer, why in missing.items()]
     report.write(arguments.out, arguments.part, machine.describe(0), rows, notes)
     return 0 if all(row["same"] for row in rows) else 1
 
 
-def compile_kernel(job: str, shape: Shape) -> None:
-    """As the GPU's own planner will want it, into the cache on disk."""
-    plan = EVERY_JOB[job].case(shape).plan("cuda")
-    if plan.kernel_source:
-        _core.compile_plan(plan)
-
-
-def compile_ahead(drawn: dict[str, list[Shape]]) -> None:
-    with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as compilers:
-        wanted = [(name, shape) for name, shapes in drawn.items() for shape in shapes]
-        list(compilers.map(compile_kernel, *zip(*wanted, strict=True), chunksize=4))
+def own_choice(planned: Any, _: Shape) -> list[str]:
+    return [planned.kernel_name]
 
 
 def measure(

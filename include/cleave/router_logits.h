@@ -16,9 +16,9 @@ namespace cleave {
 
 /// What to compute, as a plain value: logits = x @ weight^T, in float32 throughout.
 ///
-/// A product with a 16-bit factor is exact, and rounded once, when it is added (multiply_add). 8 x 32 lanes take 4
-/// neighbours along K each, in the order of K, and their sums are added up in a fixed order. So a logit has the same
-/// bits on every device, whatever the other tokens are.
+/// A product with a 16-bit factor is exact, and rounded once, when it is added (multiply_add). K is dealt to 8 parts,
+/// and to 32 lanes of each, which take 4 neighbours at a time in the order of K; their sums are added up in a fixed
+/// order. So a logit has the same bits on every device, whatever the other tokens are.
 struct RouterLogitsProblem {
   int64_t tokens = 0;
   int64_t experts = 1;

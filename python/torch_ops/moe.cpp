@@ -14,6 +14,10 @@ class Call {
   Tensor offsets() { return vector(call_.problem.experts, call_.arguments.offsets); }
   Tensor indices() { return vector(call_.slots(), call_.arguments.indices); }
   Tensor rows() { return matrix(call_.slots(), call_.problem.row, call_.arguments.rows); }
+  Tensor row_scales() {
+    const int64_t shape[] = {call_.slots(), call_.scales()};
+    return make(shape, DType::f32, call_.problem.device, call_.arguments.row_scales);
+  }
   Tensor rows_grad() { return matrix(call_.slots(), call_.problem.row_grad, call_.arguments.rows_grad); }
   Tensor tokens() { return matrix(call_.problem.tokens, call_.problem.token, call_.arguments.tokens); }
   Tensor weights_grad() {
@@ -45,6 +49,8 @@ using Grad = TensorArgument<"grad">;
 using Indices = TensorArgument<"indices">;
 using Weights = MaybeTensorArgument<"weights">;
 using GivenWeights = TensorArgument<"weights">;
+using RowScale = TensorArgument<"scale">;
+using RowDtype = Argument<"dtype", "ScalarType", ScalarType>;
 using TopK = Argument<"top_k", "int?", std::optional<int64_t>, "None">;
 
 /// Plans what the operation makes of the arguments that it has.
@@ -53,12 +59,16 @@ Call begin(MoeOperation operation, const Arguments& arguments) {
   MoeOptions options{.operation = operation};
   arguments.template read<NumExperts>(options.experts);
   arguments.template read<TopK>(options.top_k);
+  if constexpr (Arguments::template has<RowDtype>()) {
+    options.out_dtype = dtype_of(arguments.template get<RowDtype>(), "dtype");
+  }
   const bool is_backward = operation == MoeOperation::combine_backward;
   return Call({.ids = operand<ExpertIds>(arguments),
                .indices = operand<Indices>(arguments),
                .tokens = is_backward ? operand<Grad>(arguments) : operand<X>(arguments),
                .rows = operand<Y>(arguments),
-               .weights = is_backward ? operand<GivenWeights>(arguments) : operand<Weights>(arguments)},
+               .weights = is_backward ? operand<GivenWeights>(arguments) : operand<Weights>(arguments),
+               .scales = operand<RowScale>(arguments)},
               options);
 }
 
@@ -89,6 +99,26 @@ void add_moe(Operators& operators) {
     call.run();
     return rows;
   });
+  operators.add(
+      "moe_permute_quantized", List<X, ExpertIds, NumExperts, RowDtype>(), List<>(), [](const auto& arguments) {
+        Call call = begin(MoeOperation::permute, arguments);
+        const Tensor rows = call.rows(), scale = call.row_scales(), offs = call.offsets(), indices = call.indices();
+        call.run();
+        return std::tuple{rows, scale, offs, indices};
+      });
+  operators.add("moe_gather_quantized", List<X, Indices, RowDtype>(), List<>(), [](const auto& arguments) {
+    Call call = begin(MoeOperation::gather, arguments);
+    const Tensor rows = call.rows(), scale = call.row_scales();
+    call.run();
+    return std::tuple{rows, scale};
+  });
+  operators.add("moe_unpermute_scaled", List<Y, RowScale, Indices, RowDtype, Weights, TopK>(), List<>(),
+                [](const auto& arguments) {
+                  Call call = begin(MoeOperation::combine, arguments);
+                  const Tensor tokens = call.tokens();
+                  call.run();
+                  return tokens;
+                });
   operators.add("moe_unpermute", List<Y, Indices, Weights, TopK>(), List<>(), [](const auto& arguments) {
     Call call = begin(MoeOperation::combine, arguments);
     const Tensor tokens = call.tokens();

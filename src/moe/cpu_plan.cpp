@@ -1,9 +1,11 @@
 // The operations on the host.
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
 #include "cleave/core/element.h"
 #include "cleave/core/multiply_add.h"
+#include "cleave/core/quantizer.h"
 #include "cleave/moe/moe_params.h"
 #include "cpu/host_plan.h"
 #include "moe/problem.h"
@@ -34,7 +36,11 @@ class Job {
         break;
       case MoeOperation::permute:
       case MoeOperation::gather:
-        for_each(threads_, slots_, [&](uint32_t slot) { copy(slot); });
+        if (p_.scaled) {
+          for_each(threads_, uint32_t(p_.tokens), [&](uint32_t token) { quantize(token); });
+        } else {
+          for_each(threads_, slots_, [&](uint32_t slot) { copy(slot); });
+        }
         break;
       case MoeOperation::combine:
         for_each(threads_, uint32_t(p_.tokens), [&](uint32_t token) { combine(token); });
@@ -91,15 +97,46 @@ class Job {
     }
   }
 
+  /// To all rows of the token.
+  void quantize(uint32_t token) const {
+    std::vector<uint8_t> bytes(size_t(p_.columns));
+    std::vector<float> scales(size_t(scales_of(p_)));
+    for (size_t group = 0; group < scales.size(); ++group) {
+      const int64_t begin = int64_t(group) * kScaleBlock, end = std::min(begin + int64_t(kScaleBlock), p_.columns);
+      Reach reach;
+      for (int64_t col = begin; col < end; ++col) reach.add(true, element(p_.token, arguments_.tokens, token, col));
+      const Quantizer quantizer = quantizer_for(p_.row.dtype, true, reach);
+      for (int64_t col = begin; col < end; ++col) {
+        store_element(p_.row.dtype, bytes.data(), col,
+                      quantized(quantizer, true, element(p_.token, arguments_.tokens, token, col)));
+      }
+      scales[group] = quantizer.scale;
+    }
+    for (uint32_t slot = token * top_k_; slot < (token + 1) * top_k_; ++slot) {
+      const Signed row(positions_[slot]);
+      uint8_t* const to = static_cast<uint8_t*>(arguments_.rows) + row.index * p_.row.stride_row;
+      float* const to_scales = arguments_.row_scales + row.index * scales.size();
+      if (row.dropped) {
+        std::fill_n(to, bytes.size(), uint8_t(0));
+        std::ranges::fill_n(to_scales, ptrdiff_t(scales.size()), 0.0f);
+      } else {
+        std::ranges::copy(bytes, to);
+        std::ranges::copy(scales, to_scales);
+      }
+    }
+  }
+
   void combine(uint32_t token) const {
     std::vector<float> sums(size_t(p_.columns));
     for (uint32_t slot = token * top_k_; slot < (token + 1) * top_k_; ++slot) {
       const Signed row(positions_[slot]);
       if (row.dropped) continue;
       const float weight = p_.has_weights ? weight_of(slot) : 1.0f;
+      const float* const scales = p_.scaled ? arguments_.row_scales + row.index * scales_of(p_) : nullptr;
       for (int64_t col = 0; col < p_.columns; ++col) {
         float& sum = sums[size_t(col)];
-        sum = multiply_add(weight, element(p_.row, arguments_.rows, row.index, col), sum);
+        const float factor = scales == nullptr ? weight : weight * scales[col / kScaleBlock];
+        sum = multiply_add(factor, element(p_.row, arguments_.rows, row.index, col), sum);
       }
     }
     for (int64_t col = 0; col < p_.columns; ++col) {

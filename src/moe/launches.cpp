@@ -38,6 +38,7 @@ class Chooser {
     params_.token_stride = row_bytes_of(p_.token);
     params_.row_stride = row_bytes_of(p_.row);
     params_.row_grad_stride = row_bytes_of(p_.row_grad);
+    if (p_.scaled) params_.scales = FastDivmod(uint32_t(scales_of(p_)));
   }
 
   std::vector<MoeLaunch> launches() {
@@ -110,14 +111,27 @@ class Chooser {
   void invert() { add(MoeKernel::invert, {}, {ceil_div(params_.slots, kRowThreads), 1, 1}, kRowThreads); }
 
   void scatter() {
+    if (p_.scaled) return quantize();
     MoeConfig config{.width = widest_access()};
     config.lanes = std::bit_ceil(min_of(max_of(ceil_div(params_.row_bytes, config.width), 1u), kRowThreads));
     add(MoeKernel::scatter, config, pieces(config, kScatterAccesses), kRowThreads);
   }
 
+  void quantize() {
+    const MoeConfig config{.type = p_.row.dtype, .wide = p_.token.dtype, .width = widest_of_scaled()};
+    const uint32_t teams = kRowThreads / kScaleLanes;
+    const int64_t groups = p_.tokens * scales_of(p_);
+    add(MoeKernel::quantize, config, {uint32_t(ceil_div(groups, int64_t(teams))), 1, 1}, kRowThreads);
+  }
+
   void combine() {
     MoeConfig config{.type = p_.row.dtype, .has_weights = p_.has_weights, .width = widest_access()};
     if (p_.has_weights) config.weights = p_.weights_dtype;
+    if (p_.scaled) {
+      config.scaled = true;
+      config.wide = p_.token.dtype;
+      config.width = widest_of_scaled();
+    }
     add(MoeKernel::combine, config, pieces(config, 1), kRowThreads);
   }
 
@@ -141,6 +155,13 @@ class Chooser {
       if (!matrix.empty()) width = min_of(width, cleave::widest_access(matrix));
     }
     return width;
+  }
+
+  /// The same of rows of 8 bits beside tokens, which take as many values at a time, in several accesses where theirs
+  /// are the widest.
+  uint32_t widest_of_scaled() const {
+    const uint32_t of_rows = cleave::widest_access(rows_of(p_)), of_tokens = cleave::widest_access(tokens_of(p_));
+    return of_tokens == 16 ? of_rows : min_of(of_rows, of_tokens / size_of(p_.token.dtype));
   }
 
   const MoeProblem& p_;
@@ -183,7 +204,7 @@ std::string translation_unit(MoeKernel kernel, const MoeConfig& config) {
       .folder = "moe",
       .name = enumerator_name(kernel),
       .config = "MoeConfig",
-      .members = CLEAVE_PRINT_MEMBERS(config, wide_ids, counts, type, has_weights, weights, width, lanes),
+      .members = CLEAVE_PRINT_MEMBERS(config, wide_ids, counts, type, has_weights, weights, scaled, wide, width, lanes),
       .launch_bounds = launch_bounds(kernel),
       .entry = moe_entry,
       .params = "MoeParams",

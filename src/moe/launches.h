@@ -12,7 +12,7 @@
 namespace cleave {
 
 /// The kernels; each has a header of its name in kernels/cleave/moe.
-enum class MoeKernel { count, rank, invert, scatter, combine, combine_backward };
+enum class MoeKernel { count, rank, invert, scatter, quantize, combine, combine_backward };
 
 /// The name of every kernel's entry point.
 inline constexpr const char* moe_entry = "cleave_moe";

@@ -21,6 +21,7 @@ std::shared_ptr<const MoePlan> make_gpu_plan(const MoeProblem& problem) {
         params.indices = arguments.indices;
         params.tokens = arguments.tokens;
         params.rows = arguments.rows;
+        params.row_scales = arguments.row_scales;
         params.rows_grad = arguments.rows_grad;
         params.weights = arguments.weights;
         params.weights_grad = arguments.weights_grad;

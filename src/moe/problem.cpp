@@ -20,6 +20,10 @@ int64_t slots_of(const MoeProblem& p) {
   return saturating_product(p.tokens, p.top_k);
 }
 
+int64_t scales_of(const MoeProblem& p) {
+  return ceil_div(p.columns, int64_t(kScaleBlock));
+}
+
 Placement tokens_of(const MoeProblem& p) {
   return {p.token, p.tokens, p.columns, has_rows(p.operation) ? 1 : 0};
 }
@@ -32,13 +36,27 @@ Placement rows_grad_of(const MoeProblem& p) {
 
 // The rules. Each broken one is reported with the argument, the value seen and the remedy.
 
+namespace {
+
+void check_scaled_types(const MoeProblem& p, Messages& out) {
+  if (size_of(p.row.dtype) != 1) {
+    out.add("scaled is true and row is {}; it must be int8, float8_e4m3fn or float8_e5m2", to_string(p.row.dtype));
+  }
+  if (!is_wide_float(p.token.dtype)) {
+    out.add("scaled is true and token is {}; it must be float16, bfloat16 or float32", to_string(p.token.dtype));
+  }
+}
+
+}  // namespace
+
 void check_types(const MoeProblem& p, Messages& out) {
+  if (p.scaled) check_scaled_types(p, out);
   const bool adds = p.operation == MoeOperation::combine || p.operation == MoeOperation::combine_backward;
-  if (adds && !is_wide_float(p.row.dtype)) {
+  if (adds && !p.scaled && !is_wide_float(p.row.dtype)) {
     out.add("row is {}; rows that are added up must be float16, bfloat16 or float32, convert them",
             to_string(p.row.dtype));
   }
-  if (has_rows(p.operation) && p.token.dtype != p.row.dtype) {
+  if (has_rows(p.operation) && !p.scaled && p.token.dtype != p.row.dtype) {
     out.add("token is {} and row is {}; they must be equal", to_string(p.token.dtype), to_string(p.row.dtype));
   }
   if (p.operation == MoeOperation::combine_backward && p.row_grad.dtype != p.row.dtype) {
@@ -55,6 +73,9 @@ namespace {
 /// are aligned the least.
 constexpr int64_t kMostRowBytes = 65535 * int64_t(kRowThreads) * 2;
 
+/// Threads of quantise are counted in 31 bits.
+constexpr int64_t kMostScaledGroups = (int64_t(1) << 31) / kScaleLanes - 1;
+
 void check_counts(const MoeProblem& p, Messages& out) {
   if (p.top_k < 1) {
     out.add("top_k is {}; it must be at least 1: the slots of a token", p.top_k);
@@ -69,6 +90,12 @@ void check_counts(const MoeProblem& p, Messages& out) {
   }
   if (p.operation == MoeOperation::combine_backward && !p.has_weights) {
     out.add("has_weights is false; without weights, the gradient of the rows is gather's result");
+  }
+  if (p.scaled && (!has_rows(p.operation) || p.operation == MoeOperation::combine_backward))
+    out.add("scaled is true; scaled rows are for permute, gather and combine");
+  if (p.scaled && saturating_product(p.tokens, scales_of(p)) > kMostScaledGroups) {
+    out.add("tokens and columns are {} and {}; that is more than {} groups of 128. Split the tokens", p.tokens,
+            p.columns, kMostScaledGroups);
   }
   if (p.has_weights && p.operation < MoeOperation::combine)
     out.add("has_weights is true; weights are for combine and combine_backward");
@@ -104,6 +131,7 @@ void check_arguments(const MoeProblem& p, const MoeArguments& arguments) {
       {"tokens", tokens_of(p), arguments.tokens, combines},
       {"rows", rows_of(p), arguments.rows, !combines && !backward},
       {"rows_grad", rows_grad_of(p), arguments.rows_grad, true},
+      {"row_scales", vector_of(DType::f32, p.scaled ? slots * scales_of(p) : 0), arguments.row_scales, !combines},
       {"weights_grad", vector_of(p.weights_dtype, backward ? slots : 0), arguments.weights_grad, true},
       {"ids", integers_of(reads ? slots : 0, p.wide_ids), arguments.ids, false, p.wide_ids},
       {"weights", vector_of(p.weights_dtype, p.has_weights ? slots : 0), arguments.weights, false},

@@ -16,6 +16,7 @@ bool has_rows(MoeOperation operation);  ///< and tokens
 void check_types(const MoeProblem& problem, Messages& out);
 
 int64_t slots_of(const MoeProblem& problem);
+int64_t scales_of(const MoeProblem& problem);  ///< of a row, where rows are scaled
 
 // Matrices that a problem reads or writes. What takes no part in it is empty.
 Placement tokens_of(const MoeProblem& problem);

@@ -3,6 +3,7 @@
 
 #include <optional>
 
+#include "cleave/core/math.h"
 #include "cleave/moe.h"
 #include "operands/operand.h"
 
@@ -10,7 +11,7 @@ namespace cleave {
 
 /// Absent ones are empty: an operation has those that its problem reads.
 struct MoeTensors {
-  std::optional<Operand> ids, indices, tokens, rows, weights;
+  std::optional<Operand> ids, indices, tokens, rows, weights, scales;
 };
 
 /// What tensors do not determine.
@@ -18,6 +19,7 @@ struct MoeOptions {
   MoeOperation operation = MoeOperation::offsets;
   std::optional<int64_t> experts;  ///< where ids are read
   std::optional<int64_t> top_k;    ///< combine, where there are no weights to say it
+  std::optional<DType> out_dtype;  ///< permute, gather: of 8 bits, which rows are quantised to; combine of scaled rows
 };
 
 struct MoeCall {
@@ -25,6 +27,7 @@ struct MoeCall {
   MoeArguments arguments;  ///< without what will be written, which is packed
 
   int64_t slots() const { return problem.tokens * problem.top_k; }
+  int64_t scales() const { return ceil_div(problem.columns, int64_t(kScaleBlock)); }  ///< of a scaled row
 };
 
 /// Throws Error for everything that is wrong with one tensor or with how they fit together.

@@ -1,6 +1,7 @@
 #include "plan/tile_shape.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <initializer_list>
 
 #include "cleave/config/scale_lines.h"
@@ -119,6 +120,9 @@ bool registers_suffice(const GemmConfig& c) {
   if (by_block && c.scales.rows_b == 1 && meets && c.tile.m == 128 && c.tile.n == 128) return false;
   // Nor do as many, or promoted sums, for slices that meet in turn beside columns of D that are gone through twice.
   if ((kept >= 112 || c.scales.promote) && in_turn && c.epilogue.has_scale_out) return false;
+  // Nor do these, or 192 accumulators, for gates that become 8 bits by a scale that is given.
+  const bool given_scale = gated(c) && size_of(c.epilogue.d) == 1 && !c.epilogue.has_scale_out;
+  if (given_scale && (kept >= 192 || (c.scales.promote && in_turn))) return false;
   // Nor do two parts of 128 columns and a walk through groups of K for shares of slices.
   const bool two_wide_parts = c.scales.promote && promotes_two_parts(c) && c.warps.consumers > 1 && c.tile.n >= 128;
   if (two_wide_parts && in_groups_of_k && c.schedule.split == SplitKMode::parallel) return false;
@@ -144,10 +148,12 @@ bool registers_suffice_for_inputs(const GemmConfig& c) {
   return !ragged || c.warps.consumers < 3;
 }
 
-/// The same, of whole tiles that threads store: two waves of sums of integers leave no registers for it.
+/// The same, of whole tiles that threads store: two waves of sums of integers leave no registers for it, nor do any for
+/// groups' largest magnitude.
 bool direct_store_suffices(const GemmConfig& c) {
   const bool in_parts = c.schedule.split == SplitKMode::parallel || c.cluster.k > 1;
-  const bool crowded = c.operands.a == DType::i8 && has_two_waves(c) && accumulators_per_thread(c) >= 128;
+  const bool takes_more = c.operands.a == DType::i8 || (c.epilogue.has_amax && c.schedule.grouping == Grouping::m);
+  const bool crowded = takes_more && has_two_waves(c) && accumulators_per_thread(c) >= 128;
   return c.store.by_tma || in_parts || !crowded;
 }
 
@@ -295,9 +301,19 @@ class TileShaper {
     if (!direct_store_suffices(c_)) return false;
     c_.store.run_bytes = run_bytes();
     if (!registers_suffice_for_inputs(c_)) return false;
+    const char* const trial = std::getenv("CLEAVE_TRIAL");
+    const uint32_t bits = trial ? uint32_t(std::atoi(trial)) : 0;
+    c_.scales.bulk_a = (bits & 1) != 0 && copies_scales_in_bulk();
+    c_.scales.trial = by_block_ ? bits & ~1u : 0;
     c_ = with_stages(c_, kMostStages, shared_memory());
     add_store_chunks();
     return c_.tile.stages >= kLeastStages;
+  }
+
+  /// Scales of A's rows that lie side by side. A list's do not; those of groups of K have a case of their own.
+  bool copies_scales_in_bulk() const {
+    const bool rows = c_.scales.rows_a == 1 && c_.scales.rows_b == kScaleBlock && p_.scale_a.stride_row == 1;
+    return by_block_ && rows && !c_.operands.listed && c_.schedule.grouping != Grouping::k;
   }
 
   /// Sums that are not promoted could be more in each thread. But 192 rows may fill a wave that 128 and 256 do not,
@@ -314,9 +330,13 @@ class TileShaper {
   bool adds_in_turn() const {
     const bool walks_tiles = c_.schedule.grouping != Grouping::k && c_.conv.kind == Conv::none;
     const bool stores_two_waves = has_two_waves(c_) && !store_by_tma_fits(c_);  // by threads
+    // Beside partial tiles, nor are there any for the bookkeeping of shared loads.
+    const bool shares = c_.schedule.split != SplitKMode::none && sharers(c_) > 1;
     const bool fewer = c_.epilogue.has_c || c_.operands.a == DType::f32 || stores_two_waves;
-    const uint32_t most = crowds(c_) ? 80 : fewer ? 88 : 96;
-    return walks_tiles && !c_.warps.pingpong && !c_.scales.promote && c_.warps.consumers < 3 &&
+    // A packed weight's elements take some, too.
+    const bool packed = has_weights(c_), few = has_two_waves(c_) || c_.schedule.split != SplitKMode::none;
+    const uint32_t most = packed && few ? 72 : crowds(c_) ? 80 : fewer || packed ? 88 : 96;
+    return walks_tiles && !shares && !c_.warps.pingpong && !c_.scales.promote && c_.warps.consumers < 3 &&
            accumulators_per_thread(c_) <= most;
   }
 
@@ -336,7 +356,7 @@ class TileShaper {
   /// whole blocks are to be those of large tiles where no row may depend on M.
   bool merges_stages() const {
     const bool sliced = c_.schedule.split != SplitKMode::none || c_.schedule.in_turn;
-    if (p_.deterministic == Determinism::batch_invariant && sliced && !is_exact(p_)) return false;
+    if (sliced && has_one_order(p_)) return false;
     const bool one_tap = !c_.conv.gather && (!gathers_a(c_) || gathered_channels(p_.conv) % (2 * atom_) == 0);
     return !c_.scales.promote && (s_.tile_m + s_.tile_n) * 128 < 16384 * 5 / 4 && p_.k > int64_t(atom_) && one_tap;
   }

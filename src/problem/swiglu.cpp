@@ -29,9 +29,9 @@ void check_swiglu(const GemmProblem& p, Messages& out) {
     out.add("{}, but {} columns of b share a scale, gates' and ups'; sort b's columns, and take {}", what,
             p.scale_b.rows, activation_of(p) == Activation::none ? "acc.gate and acc.up" : "swiglu");
   }
-  if ((size_of(p.d.dtype) == 1 && !finds_scales(p)) || p.d.dtype == DType::i32) {
-    out.add("d is {}, but {}; pass d of float16, bfloat16 or float32, or out_scale beside 8 bits", to_string(p.d.dtype),
-            what);
+  if (p.d.dtype == DType::i32) {
+    out.add("d is {}, but {}, whose result is no sum; pass d of 8 bits, float16, bfloat16 or float32",
+            to_string(p.d.dtype), what);
   }
   if (output_order(p) == Order::column) {
     out.add("d.stride_row is {} and d.stride_col is {}, but {}, which joins columns of rows; pass a row-major d",

@@ -23,15 +23,15 @@ class Job {
 
  private:
   float logit(int64_t token, int64_t expert) const {
-    std::array<WarpSum, kLogitsWarps> warps;
+    std::array<WarpSum, kLogitsWarps> parts;
+    const uint32_t of_part = part_features(uint32_t(p_.features));
     for (int64_t k = 0; k < p_.features; ++k) {
-      const auto piece = uint32_t(k / kPieceElements), in_piece = uint32_t(k % kPieceElements);
-      float& sum = warps[piece % kLogitsWarps].lane(in_piece / kLaneElements);
+      float& sum = parts[uint32_t(k) / of_part].lane(uint32_t(k) % kPieceElements / kLaneElements);
       sum = multiply_add(load_element(p_.x.dtype, arguments_.x, token * p_.x.stride_row + k),
                          load_element(p_.weight.dtype, arguments_.weight, expert * p_.weight.stride_row + k), sum);
     }
-    float sum = warps[0].total();
-    for (uint32_t warp = 1; warp < kLogitsWarps; ++warp) sum += warps[warp].total();
+    float sum = parts[0].total();
+    for (uint32_t part = 1; part < kLogitsWarps; ++part) sum += parts[part].total();
     return sum;
   }
 

@@ -22,10 +22,11 @@ Placement weight_of(const RouterLogitsProblem& p) {
   return {p.weight, p.experts, p.features, 1};
 }
 
-/// Whether a lane's elements lie at multiples of their size, in every line.
-bool is_aligned(const MatrixLayout& layout, int64_t lines) {
+/// Whether lines are whole lanes' elements, which lie at multiples of their size.
+bool is_aligned(const MatrixLayout& layout, int64_t lines, int64_t features) {
   const uint32_t bytes = kLaneElements * uint32_t(size_of(layout.dtype));
-  return layout.alignment % bytes == 0 && (lines < 2 || layout.stride_row % kLaneElements == 0);
+  return features % kLaneElements == 0 && layout.alignment % bytes == 0 &&
+         (lines < 2 || layout.stride_row % kLaneElements == 0);
 }
 
 }  // namespace
@@ -59,7 +60,7 @@ LogitsConfig config_of(const RouterLogitsProblem& p) {
   const int64_t groups = ceil_div(p.tokens, int64_t(config.tokens));
   config.experts = kMostExpertsOfCta;
   while (config.experts > 1 && groups * ceil_div(p.experts, int64_t(config.experts)) < kEnoughCtas) config.experts /= 2;
-  config.vectors = is_aligned(p.x, p.tokens) && is_aligned(p.weight, p.experts);
+  config.vectors = is_aligned(p.x, p.tokens, p.features) && is_aligned(p.weight, p.experts, p.features);
   return config;
 }
 

@@ -30,6 +30,9 @@ struct uint2 {
 struct uint4 {
   uint32_t x, y, z, w;
 };
+struct float4 {
+  float x, y, z, w;
+};
 thread_local Index threadIdx;
 Index blockIdx, blockDim;
 
@@ -77,6 +80,9 @@ uint32_t __ballot_sync(uint32_t, bool value) {
     return lanes;
   });
 }
+bool __any_sync(uint32_t lanes, bool value) {
+  return __ballot_sync(lanes, value) != 0;
+}
 uint32_t __ffs(uint32_t bits) {
   return bits == 0 ? 0 : uint32_t(std::countr_zero(bits)) + 1;
 }
@@ -89,6 +95,9 @@ uint32_t __match_any_sync(uint32_t, uint32_t value) {
 }
 int __popc(uint32_t bits) {
   return std::popcount(bits);
+}
+size_t __cvta_generic_to_shared(const void* pointer) {
+  return reinterpret_cast<size_t>(pointer);
 }
 void atomicAdd(uint32_t* to, uint32_t value) {
   std::atomic_ref(*to) += value;
@@ -127,7 +136,7 @@ void run_block(uint32_t threads, const Kernel& kernel) {
 namespace cleave {
 
 uint32_t shared[1024];  // of `rank`
-float of_warps[32 * kLogitsWarps];
+float of_parts[32 * kLogitsWarps];
 
 namespace {
 
@@ -328,7 +337,7 @@ void check_logits(int64_t tokens, int64_t experts, int64_t features, uint32_t se
   std::vector<float> made(size_t(tokens * experts), -1.0f), expected(made);
   make_cpu_plan(p)->run({.x = x.data(), .weight = weight.data(), .logits = expected.data()}, nullptr);
   LogitsParams params = logits_launches(p).at(0).params;
-  params.expert_ctas = 1;
+  params.expert_tiles = FastDivmod(1);
   params.x = x.data();
   params.weight = weight.data();
   params.logits = made.data();
@@ -337,9 +346,10 @@ void check_logits(int64_t tokens, int64_t experts, int64_t features, uint32_t se
 }
 
 TEST(DeviceCode, LogitsAreThoseOfTheCpuBackend) {
-  for (const int64_t features : {0, 1, 127, 130, 1024, 3000}) {
-    check_logits<LogitsConfig{}>(1, 1, features, 1);
+  for (const int64_t features : {0, 1, 127, 130, 1024, 3000})
     check_logits<LogitsConfig{.tokens = 4, .experts = 2, .vectors = false, .static_weight = true}>(3, 2, features, 2);
+  for (const int64_t features : {0, 4, 132, 1024, 3000, 9000}) {
+    check_logits<LogitsConfig{}>(1, 1, features, 1);
     check_logits<LogitsConfig{.x = DType::f16, .weight = DType::bf16, .tokens = 2, .experts = 4}>(2, 3, features, 3);
     check_logits<LogitsConfig{.x = DType::f32, .weight = DType::f32, .tokens = 1, .experts = 2, .static_weight = true}>(
         1, 2, features, 4);

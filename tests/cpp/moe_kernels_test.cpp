@@ -31,6 +31,16 @@ MoeProblem problem_of(MoeOperation operation, int64_t tokens, int64_t top_k, int
           .device = kPlanOnlyH100};
 }
 
+/// Rows of 8 bits.
+MoeProblem scaled_problem_of(MoeOperation operation, int64_t tokens, int64_t top_k, int64_t columns, DType type,
+                             DType wide) {
+  MoeProblem p = problem_of(operation, tokens, top_k, columns, wide);
+  p.scaled = true;
+  p.row.dtype = type;
+  p.row.alignment = 16;
+  return p;
+}
+
 std::vector<MoeKernel> kernels_of(const MoeProblem& problem) {
   std::vector<MoeKernel> kernels;
   for (const MoeLaunch& launch : moe_launches(problem)) kernels.push_back(launch.kernel);
@@ -53,6 +63,28 @@ TEST(MoeLaunches, FollowOneAnother) {
             (std::vector{MoeKernel::invert, MoeKernel::combine}));
   EXPECT_EQ(kernels_of(problem_of(MoeOperation::permute, 0, 8, 2048)), std::vector{MoeKernel::count});
   EXPECT_TRUE(kernels_of(problem_of(MoeOperation::combine, 0, 8, 2048)).empty());
+  EXPECT_EQ(kernels_of(scaled_problem_of(MoeOperation::permute, 4096, 8, 2048, DType::e4m3, DType::bf16)),
+            (std::vector{MoeKernel::count, MoeKernel::rank, MoeKernel::quantize}));
+}
+
+/// Rows of 8 bits and tokens in as many values at a time, as both are aligned to.
+TEST(MoeLaunches, ScaledRowsTakeWhatTokensAllow) {
+  const auto width_of = [](int64_t columns, uint32_t of_tokens, uint32_t of_rows, DType wide) {
+    MoeProblem p = scaled_problem_of(MoeOperation::permute, 100, 8, columns, DType::e4m3, wide);
+    p.token.alignment = of_tokens;
+    p.row.alignment = of_rows;
+    const MoeLaunch launch = moe_launches(p).back();
+    EXPECT_GE(uint64_t(launch.shape.grid.x) * kRowThreads / kScaleLanes,
+              uint64_t(100 * ceil_div(columns, int64_t(128))));
+    EXPECT_EQ(launch.params.row_bytes % launch.config.width, 0u);
+    return launch.config.width;
+  };
+  EXPECT_EQ(width_of(2048, 16, 16, DType::bf16), 16u);
+  EXPECT_EQ(width_of(2048, 16, 4, DType::bf16), 4u);
+  EXPECT_EQ(width_of(2048, 8, 16, DType::bf16), 4u);
+  EXPECT_EQ(width_of(2048, 4, 16, DType::f32), 1u);
+  EXPECT_EQ(width_of(2040, 16, 16, DType::bf16), 8u);
+  EXPECT_EQ(width_of(2047, 16, 16, DType::bf16), 1u);
 }
 
 /// Every slot is in a chunk, every byte of a row in a piece; accesses are aligned, and shared memory
@@ -87,6 +119,8 @@ TEST(MoeLaunches, DealAllTheWork) {
         case MoeKernel::invert:
           ASSERT_GE(uint64_t(shape.grid.x) * kRowThreads, params.slots);
           break;
+        case MoeKernel::quantize:
+          FAIL() << "no rows are scaled";
         case MoeKernel::scatter:
         case MoeKernel::combine:
           ASSERT_EQ(shape.grid.x, ceil_div<int64_t>(p.tokens, kRowThreads / launch.config.lanes));
@@ -118,6 +152,8 @@ TEST(MoeSource, TheConstantEqualsTheConfiguration) {
                           .type = DType::f16,
                           .has_weights = true,
                           .weights = DType::bf16,
+                          .scaled = true,
+                          .wide = DType::f32,
                           .width = 4,
                           .lanes = 32};
   const std::string text = translation_unit(MoeKernel::combine, unusual);
@@ -128,7 +164,7 @@ TEST(MoeSource, TheConstantEqualsTheConfiguration) {
       text.substr(begin, end - begin) +
       "};\n"
       "static_assert(unusual == cleave::MoeConfig{true, true, cleave::DType::f16, true, "
-      "cleave::DType::bf16, 4, 32});\n"
+      "cleave::DType::bf16, true, cleave::DType::f32, 4, 32});\n"
       "extern \"C\" __global__ void empty() {}\n";
   EXPECT_NO_THROW(compile_uncached(source, "sm_80")) << source;
 }
@@ -147,6 +183,16 @@ std::set<std::string> typical_sources() {
         p.has_weights = true;
         p.weights_dtype = columns % 2 ? DType::f32 : type;
         add(p);
+      }
+    }
+  }
+  for (const DType wide : {DType::f16, DType::bf16, DType::f32}) {
+    for (const DType type : {DType::i8, DType::e4m3, DType::e5m2}) {
+      for (const int64_t columns : {2048, 2047}) {
+        add(scaled_problem_of(MoeOperation::permute, 4096, 8, columns, type, wide));
+        MoeProblem sums = scaled_problem_of(MoeOperation::combine, 4096, 8, columns, type, wide);
+        sums.has_weights = columns % 2 == 0;
+        add(sums);
       }
     }
   }

@@ -317,7 +317,7 @@ TEST(ValidateSwiglu, WhatItDoesNotServe) {
   for (const DType type : {DType::i8, DType::e4m3, DType::e5m2}) {
     p = good_swiglu();
     p.d.dtype = type;
-    expect_refusal(p, {"d is " + std::string(to_string(type)), "swiglu", "float32"});
+    EXPECT_TRUE(validate(p).empty()) << to_string(type);
   }
   p = good_swiglu();
   p.d = column_major(30, 600);

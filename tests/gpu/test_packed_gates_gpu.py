@@ -71,7 +71,7 @@ def test_fused_before_it_moves(kind: str) -> None:
 def test_in_a_graph_once_prepared(kind: str) -> None:
     model, x = made(kind), draw()
     fuse(model)
-    cleave.prepare(model, 14)
+    cleave.prepare(model, (1, 14))
     expected, graph = model(x), torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         y = model(x)
@@ -98,13 +98,15 @@ def test_experts(kind: Any, format: str, gate: Gate) -> None:
     biases = [torch.randn(each[:2], device="cuda").bfloat16() for each in shapes]
     experts = kind.from_packed(*weights, *biases, gate=gate)
     model = nn.Sequential(experts)
+    # Rounding the product first, as separate layers do, takes some gated values to the next of e4m3, an eighth away.
+    near = 0.05 if kind is W4A8Experts else 0.03
     for tokens in (1, 9, 300):
         x, chosen = draw(1, tokens)[0], torch.rand(tokens, 2, device="cuda")
         ids = torch.randint(0, count + 1, (tokens, 2), device="cuda")  # the last is no expert's number
         before = experts(x, ids, chosen)
         report = fuse(model)
         y = experts(x, ids, chosen)
-        assert experts.gate_up.gated and (y - before).float().norm() <= 0.03 * before.float().norm()
+        assert experts.gate_up.gated and (y - before).float().norm() <= near * before.float().norm()
         assert torch.equal(experts(x, ids, chosen), y)
         report.undo()
         assert torch.equal(experts(x, ids, chosen), before)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import random
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -248,6 +249,25 @@ def memory_grows_up_to_its_limit(ranks: Ranks) -> None:
         assert same_bits(cd.gemm_all_reduce(a, wide, transport=other)[:, : b.shape[1]], made)  # by what else there is
     finally:
         del os.environ["CLEAVE_PEER_BYTES"]
+
+
+def threads_that_ask_first_get_the_same_memory(ranks: Ranks) -> None:
+    """It is made once, by whoever comes first: ranks would not agree on which of two is whose."""
+    name, device = dist.new_group(list(range(ranks.size))).group_name, ranks.draw(1).device
+    met, found = threading.Barrier(4), []
+
+    def ask() -> None:
+        met.wait()
+        peers = peers_of(name, "a question")
+        found.append((peers, _peer_memory.memory_of(peers, device, 1)))
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 4 and all(peers is found[0][0] and memory is found[0][1] for peers, memory in found)
+    assert isinstance(found[0][1], _peer_memory.PeerMemory)
 
 
 def a_rank_in_another_call_is_named(ranks: Ranks) -> None:
@@ -708,6 +728,7 @@ CHECKS = (
     rows_of_sums_do_not_depend_on_the_batch,
     calls_take_turns_without_an_end,
     memory_grows_up_to_its_limit,
+    threads_that_ask_first_get_the_same_memory,
     a_rank_in_another_call_is_named,
     gathered_products_are_those_of_the_whole,
     scaled_sums_are_those_of_their_partials,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from distributed_checks import Ranks, same_bits
+from distributed_checks import Ranks, forget_forms, same_bits
 from torch import Tensor
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Shard
@@ -17,7 +17,7 @@ from torch.distributed.tensor.parallel import parallelize_module
 
 import cleave
 import cleave.distributed as cd
-from cleave.distributed import _moe_operators
+from cleave.distributed import _expert_rows, _moe_operators
 from cleave.torch import MoE, W8A8Experts, parallel
 
 ops = torch.ops.cleave
@@ -199,6 +199,30 @@ def gathered_tokens_are_those_of_one_process(ranks: Ranks) -> None:
             torch.testing.assert_close(grad, ranks.rows(of_all), **tolerance)
 
 
+def rows_that_move_in_parts_are_those_that_move_at_once(ranks: Ranks) -> None:
+    """Tokens, and sums by columns, of which the last part has fewer; some times, so that places are taken again."""
+    least, name = _expert_rows._LEAST_BYTES, dist.group.WORLD.group_name
+    each = cd.AllGather(transport="peer")
+    _expert_rows._LEAST_BYTES = 1
+    forget_forms()
+    try:
+        for dtype, features in ((torch.bfloat16, 448), (torch.float32, 64)):
+            for _ in range(3):
+                _, ids, weights = draw(ranks, 24, dtype=dtype)
+                x = ranks.draw(24 * ranks.size, features, dtype=dtype)
+                arrived = each.dispatch(*map(ranks.rows, (x, ids, weights)), experts_of(ranks))
+                own = ids - ranks.rank * experts_of(ranks) // ranks.size
+                by_hand = ops.moe_permute(x, own, experts_of(ranks) // ranks.size)
+                assert all(map(same_bits, by_hand, (arrived.rows, arrived.offs, arrived.context[0])))
+                rows = torch.randn_like(arrived.rows)
+                expected = ops.reduce_scatter_rows(ops.moe_unpermute(rows, *arrived.context), name)
+                assert same_bits(_expert_rows.scattered(rows, *arrived.context, name, "peer"), expected)
+                assert same_bits(each.combine(rows, arrived), expected)
+    finally:
+        _expert_rows._LEAST_BYTES = least
+        forget_forms()
+
+
 def experts_in_8_bits_are_those_of_one_process(ranks: Ranks) -> None:
     """Tokens travel in 8 bits, with their scales, by either dispatcher; nothing else is rounded on the way."""
     features, hidden, experts = 128, 128, experts_of(ranks)
@@ -336,6 +360,7 @@ CHECKS = (
     scales_go_with_their_tokens,
     layers_over_ranks_are_the_layer_of_one_process,
     gathered_tokens_are_those_of_one_process,
+    rows_that_move_in_parts_are_those_that_move_at_once,
     experts_in_8_bits_are_those_of_one_process,
     products_that_split_k_alike_have_the_bits_of_one_process,
     gradients_of_dealt_experts_may_be_float32,

@@ -28,23 +28,25 @@ class StagedStore {
 
   template <class Broadcast>
   CLEAVE_DEVICE void store(const Params<C>& p, const Tile<C>& tile, Broadcast& broadcast, const Sums<C>& sums) {
-    constexpr uint32_t kChunk = store_chunk_columns(C), kBox = store_box_columns(C);
-    constexpr uint32_t kBoxBytes = 64 * kBox * 2;
-    constexpr bool kRowMajor = C.epilogue.order == Order::row;
-    constexpr uint32_t kChunksPerRow = ceil_div(output_columns(C), kChunk);
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
     const bool issuer = threadIdx.x % 128 == 0;
     const uint32_t group_row = tile.m0 + (tile.fragment.row0 / Fragment<C>::kRows) * Fragment<C>::kRows;
     EpilogueOp<C, Broadcast> op(p, tile, broadcast);
     constexpr uint32_t kAhead = blocks_ahead<C>();
     ElementInputs<C> elements[kAhead];
+    if constexpr (kAtOnce) {
+      if (issuer) ptx::tma_store_wait_read<0>();
+      ptx::named_barrier_sync(barrier_, 128);
+    }
     CLEAVE_UNROLL
-    for (uint32_t i = 0; i < Fragment<C>::kRows / 64 * kChunksPerRow; ++i) {
+    for (uint32_t i = 0; i < kChunks; ++i) {
       const uint32_t wave = i / kChunksPerRow, col = i % kChunksPerRow * kChunk;
       const uint32_t columns = min_of(kChunk, output_columns(C) - col);
-      const uint32_t chunk = staging_ + next_ * kStagingChunkBytes;
-      if (C.store.by_tma && issuer) ptx::tma_store_wait_read<C.store.chunks - 1>();
-      ptx::named_barrier_sync(barrier_, 128);
+      const uint32_t chunk = staging_ + (kAtOnce ? i : next_) * kStagingChunkBytes;
+      if constexpr (!kAtOnce) {
+        if (C.store.by_tma && issuer) ptx::tma_store_wait_read<C.store.chunks - 1>();
+        ptx::named_barrier_sync(barrier_, 128);
+      }
       CLEAVE_UNROLL
       for (uint32_t x = 0; x < columns; x += 16) {
         uint32_t packed[4];
@@ -75,21 +77,23 @@ class StagedStore {
         }
       }
       if constexpr (C.store.by_tma) ptx::fence_async_shared();
+      if constexpr (kAtOnce) continue;
       ptx::named_barrier_sync(barrier_, 128);
-      const uint32_t row = group_row + wave * 64;
       if constexpr (C.store.run_bytes > 0) {
-        store_runs(p, tile, chunk, row, tile.n0 + col);
+        store_runs(p, tile, chunk, group_row + wave * 64, tile.n0 + col);
       } else if (issuer) {
-        if constexpr (kRowMajor) {
-          CLEAVE_UNROLL
-          for (uint32_t x = 0; x < columns; x += kBox)
-            store_box(p, tile, chunk + x / kBox * kBoxBytes, tile.n0 + col + x, row, tile.m_end(p.size));
-        } else {
-          store_box(p, tile, chunk, row, tile.n0 + col, tile.n_end(p.size));
-        }
+        store_chunk(p, tile, i, chunk, group_row);
         ptx::tma_store_commit();
       }
       next_ = (next_ + 1) % C.store.chunks;
+    }
+    if constexpr (kAtOnce) {
+      ptx::named_barrier_sync(barrier_, 128);
+      if (issuer) {
+        CLEAVE_UNROLL
+        for (uint32_t i = 0; i < kChunks; ++i) store_chunk(p, tile, i, staging_ + i * kStagingChunkBytes, group_row);
+        ptx::tma_store_commit();
+      }
     }
     op.done();
   }
@@ -100,6 +104,28 @@ class StagedStore {
   }
 
  private:
+  static constexpr uint32_t kChunk = store_chunk_columns(C), kBox = store_box_columns(C);
+  static constexpr uint32_t kBoxBytes = 64 * kBox * 2;
+  static constexpr bool kRowMajor = C.epilogue.order == Order::row;
+  static constexpr uint32_t kChunksPerRow = ceil_div(output_columns(C), kChunk);
+  static constexpr uint32_t kChunks = Fragment<C>::kRows / 64 * kChunksPerRow;
+  // Whether all chunks, if there is room for them, leave together: the warpgroup then meets twice, not twice a chunk.
+  static constexpr bool kAtOnce = C.store.by_tma && C.store.chunks >= kChunks && (C.scales.trial & 4) != 0;
+
+  /// Chunk `i` of the tile, whose warpgroup's rows begin with `group_row`.
+  CLEAVE_DEVICE static void store_chunk(const Params<C>& p, const Tile<C>& tile, uint32_t i, uint32_t chunk,
+                                        uint32_t group_row) {
+    const uint32_t row = group_row + i / kChunksPerRow * 64, col = i % kChunksPerRow * kChunk;
+    if constexpr (kRowMajor) {
+      const uint32_t columns = min_of(kChunk, output_columns(C) - col);
+      CLEAVE_UNROLL
+      for (uint32_t x = 0; x < columns; x += kBox)
+        store_box(p, tile, chunk + x / kBox * kBoxBytes, tile.n0 + col + x, row, tile.m_end(p.size));
+    } else {
+      store_box(p, tile, chunk, row, tile.n0 + col, tile.n_end(p.size));
+    }
+  }
+
   /// The box whose first element is element `across` of D's line `line`; `end`: of the lines.
   CLEAVE_DEVICE static void store_box(const Params<C>& p, const Tile<C>& tile, uint32_t from, uint32_t across,
                                       uint32_t line, uint32_t end) {

@@ -35,23 +35,28 @@ class LoraWarp {
   static constexpr uint32_t kRankStrip = min_of(C.rank, 32u);  // ranks that are neighbours in a quad
   static constexpr uint32_t kRankStrips = C.rank / kRankStrip;
   static constexpr uint32_t kRankWords = kRankStrip / 8;  // of a lane, and mma tiles of a strip
-  static constexpr uint32_t kWarpBlocks = lora_warp_rows(C) / 16, kRowBlocks = C.rows / 16;
+  static constexpr uint32_t kRowBlocks = lora_warp_rows(C) / 16;
+  static constexpr uint32_t kAhead = lora_strips_ahead(C), kWarps = lora_part_warps(C);
 
  public:
   CLEAVE_DEVICE LoraWarp(const LoraParams& p, const RowTile& tile, uint32_t cta)
-      : p_(p), tile_(tile), cta_(cta), warp_(threadIdx.x / 32), line_(threadIdx.x % 32 / 4), quad_(threadIdx.x % 4) {}
+      : p_(p),
+        tile_(tile),
+        cta_(cta),
+        part_(threadIdx.x / 32 % kWarps),
+        row0_(kWarps < C.warps ? threadIdx.x / 32 / kWarps * lora_warp_rows(C) : 0),
+        line_(threadIdx.x % 32 / 4),
+        quad_(threadIdx.x % 4) {}
 
   /// This warp's part of x @ a^T, to `sums`.
   CLEAVE_DEVICE void shrink(float4* sums) const {
-    constexpr uint32_t kAhead = lora_features_ahead(C), kWarps = lora_feature_warps(C);
-    const uint32_t part = warp_ % kWarps, row0 = warp_ / kWarps * lora_warp_rows(C);
     const uint32_t begin = cta_ * p_.cta_features, end = min_of(begin + p_.cta_features, p_.features);
     const auto x = static_cast<const uint16_t*>(p_.x);
     const auto a = static_cast<const uint16_t*>(p_.a) + tile_.group * p_.a_adapter_stride;
-    float made[kWarpBlocks][kRankBlocks][4] = {};
+    float made[kRowBlocks][kRankBlocks][4] = {};
 #pragma unroll 1
-    for (uint32_t k = begin + part * kAhead * kLoraStrip; k < end; k += kWarps * kAhead * kLoraStrip) {
-      uint32_t of_x[kAhead][kWarpBlocks][2][4], of_a[kAhead][kRankBlocks][4];
+    for (uint32_t k = begin + part_ * kAhead * kLoraStrip; k < end; k += kWarps * kAhead * kLoraStrip) {
+      uint32_t of_x[kAhead][kRowBlocks][2][4], of_a[kAhead][kRankBlocks][4];
       CLEAVE_UNROLL
       for (uint32_t i = 0; i < kAhead; ++i) {
         const uint32_t at = k + i * kLoraStrip + quad_ * kLoraPiece;
@@ -61,8 +66,8 @@ class LoraWarp {
           load_elements<C.vectors>(of_a[i][block], a + rank * p_.a_stride + at, elements_left(at, end, rank < p_.rank));
         }
         CLEAVE_UNROLL
-        for (uint32_t block = 0; block < 2 * kWarpBlocks; ++block) {
-          const uint32_t row = tile_.begin + row0 + block * 8 + line_;
+        for (uint32_t block = 0; block < 2 * kRowBlocks; ++block) {
+          const uint32_t row = tile_.begin + row0_ + block * 8 + line_;
           load_elements<C.vectors>(of_x[i][block / 2][block % 2], x + row * p_.x_stride + at,
                                    elements_left(at, end, row < tile_.end));
         }
@@ -71,7 +76,7 @@ class LoraWarp {
       for (uint32_t i = 0; i < kAhead * 2; ++i) {
         const uint32_t strip = i / 2, word = i % 2 * 2;
         CLEAVE_UNROLL
-        for (uint32_t m = 0; m < kWarpBlocks; ++m) {
+        for (uint32_t m = 0; m < kRowBlocks; ++m) {
           const auto& rows = of_x[strip][m];
           const uint32_t fragment[4] = {rows[0][word], rows[1][word], rows[0][word + 1], rows[1][word + 1]};
           CLEAVE_UNROLL
@@ -82,9 +87,9 @@ class LoraWarp {
         }
       }
     }
-    float4* const to = sums + (part * lora_blocks(C) + row0 / 16 * kRankBlocks) * 32 + threadIdx.x % 32;
+    float4* const to = sums + (part_ * lora_blocks(C) + row0_ / 16 * kRankBlocks) * 32 + threadIdx.x % 32;
     CLEAVE_UNROLL
-    for (uint32_t i = 0; i < kWarpBlocks * kRankBlocks; ++i) {
+    for (uint32_t i = 0; i < kRowBlocks * kRankBlocks; ++i) {
       const float (&v)[4] = made[i / kRankBlocks][i % kRankBlocks];
       to[i * 32] = make_float4(v[0], v[1], v[2], v[3]);
     }
@@ -96,9 +101,7 @@ class LoraWarp {
     uint32_t of_out[kRowBlocks][2][4];
   };
 
-  CLEAVE_DEVICE uint32_t first_column() const {
-    return cta_ * p_.cta_outputs + warp_ * lora_columns_ahead(C) * kLoraStrip;
-  }
+  CLEAVE_DEVICE uint32_t first_column() const { return cta_ * p_.cta_outputs + part_ * kAhead * kLoraStrip; }
   CLEAVE_DEVICE uint32_t end_column() const { return min_of((cta_ + 1) * p_.cta_outputs, p_.outputs); }
 
   CLEAVE_DEVICE void load(uint32_t column0, Columns& columns) const {
@@ -114,7 +117,7 @@ class LoraWarp {
     const uint32_t column = column0 + quad_ * kLoraPiece;
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < 2 * kRowBlocks; ++i) {
-      const uint32_t row = tile_.begin + i * 8 + line_;
+      const uint32_t row = tile_.begin + row0_ + i * 8 + line_;
       load_elements<C.vectors>(columns.of_out[i / 2][i % 2], out() + row * p_.out_stride + column,
                                elements_left(column, end, row < tile_.end));
     }
@@ -129,7 +132,7 @@ class LoraWarp {
       CLEAVE_UNROLL
       for (uint32_t word = 0; word < kRankBlocks; word += 2) {
         const uint32_t strip = word / kRankWords, in_strip = word % kRankWords;
-        const uint2* const from = hidden + (m * kRankBlocks + word) * 32 + threadIdx.x % 32;
+        const uint2* const from = hidden + ((row0_ / 16 + m) * kRankBlocks + word) * 32 + threadIdx.x % 32;
         const uint2 low = from[0], high = C.rank > 8 ? from[32] : make_uint2(0, 0);
         const uint32_t fragment[4] = {low.x, low.y, high.x, high.y};
         CLEAVE_UNROLL
@@ -141,7 +144,7 @@ class LoraWarp {
       }
       CLEAVE_UNROLL
       for (uint32_t half = 0; half < 2; ++half) {
-        const uint32_t row = tile_.begin + m * 16 + half * 8 + line_;
+        const uint32_t row = tile_.begin + row0_ + m * 16 + half * 8 + line_;
         uint32_t sums[4];
         CLEAVE_UNROLL
         for (uint32_t n = 0; n < 4; ++n) {
@@ -163,13 +166,14 @@ class LoraWarp {
 
   const LoraParams& p_;
   const RowTile tile_;
-  const uint32_t cta_, warp_;
+  const uint32_t cta_;
+  const uint32_t part_, row0_;  // of features and then of outputs, for the tile's rows from row0_ on
   const uint32_t line_, quad_;  // row or column of an 8 x 8 matrix, and which pairs of it
 };
 
 template <LoraConfig C>
 CLEAVE_DEVICE void lora(const LoraParams& p) {
-  constexpr uint32_t kAhead = lora_columns_ahead(C);
+  constexpr uint32_t kAhead = lora_strips_ahead(C);
   extern __shared__ __align__(16) uint8_t shared[];
   ptx::launch_dependents();
   ptx::grid_dependency_wait();
@@ -193,7 +197,7 @@ CLEAVE_DEVICE void lora(const LoraParams& p) {
   while (column < warp.end_column()) {
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < kAhead; ++i) warp.store(column + i * kLoraStrip, columns[i], sum.hidden());
-    column += C.warps * kAhead * kLoraStrip;
+    column += lora_part_warps(C) * kAhead * kLoraStrip;
     load(column);
   }
 }

@@ -35,26 +35,43 @@ struct WgmmaMainloop {
   // multiplication, or wide parts are integers, there are no registers for that.
   static constexpr bool kRoomy = !Promotion<C>::kReadsStage && (C.operands.a != DType::i8 || C.tile.n <= 160);
   static constexpr int kUnrollOnePart = kRoomy ? 4 : 1;
+  // Whether descriptors and the scales' place are worked out while tensor cores multiply: with one part nothing else
+  // covers what lies between a stage's arrival and its first instruction.
+  static constexpr bool kEarly = C.scales.promote && (C.scales.trial & 2) != 0;
+  // Whether a warpgroup whose rows lie behind their group's end hands stages back as they come.
+  static constexpr bool kSkips = C.schedule.grouping == Grouping::m && !C.warps.pingpong && (C.scales.trial & 8) != 0;
   using Wave = Sum<C>[kWaveSums];
   using WavePart = Part<C>[kWaveSums];
   using Instruction = ptx::Wgmma<C.operands.a, C.operands.b, C.tile.n / kHalves, C.operands.a_major == Major::mn,
                                  C.operands.b_major == Major::mn>;
 
-  uint32_t stage_a, stage_b;  // shared addresses of stage 0, A's at this warpgroup's first row
-  uint32_t full, empty;       // barriers of stage 0
-  uint32_t scales;            // shared address of stage 0's
-  uint32_t first_sharer;      // cluster rank of the first CTA that shares loads with this one
+  /// Where a k block lies: the lower halves of its operands' descriptors, and the shared addresses of its scales.
+  struct Place {
+    uint32_t a, b, scales, rows;
+  };
+
+  const GemmParams& params;
+  uint32_t stage_a, stage_b;          // shared addresses of stage 0, A's at this warpgroup's first row
+  uint32_t first_a = 0, first_b = 0;  // kEarly: the lower halves of their descriptors
+  uint32_t full, empty;               // barriers of stage 0
+  uint32_t scales;                    // shared address of stage 0's
+  uint32_t first_sharer;              // cluster rank of the first CTA that shares loads with this one
   PipelineState<C.tile.stages> state;
   Promotion<C> promotion;
 
   /// `row`: the tile's first of this warpgroup.
-  CLEAVE_DEVICE WgmmaMainloop(const GemmParams&, uint32_t smem, uint32_t row, uint32_t sharer) : first_sharer(sharer) {
+  CLEAVE_DEVICE WgmmaMainloop(const GemmParams& p, uint32_t smem, uint32_t row, uint32_t sharer)
+      : params(p), first_sharer(sharer) {
     constexpr SmemPlan kPlan = smem_plan(C);
     stage_a = smem + kPlan.a + row_offset_bytes<C.operands.a_major>(row, C.tile.k, C.operands.a);
     stage_b = smem + kPlan.b;
     full = smem + kPlan.barriers;
     empty = full + C.tile.stages * 8;
     scales = smem + kPlan.scales;
+    if constexpr (kEarly) {
+      first_a = uint32_t(make_descriptor<C.operands.a_major, kLineA>(stage_a, C.tile.k));
+      first_b = uint32_t(make_descriptor<C.operands.b_major, kLineB>(stage_b, C.tile.k));
+    }
   }
 
   /// sums = A @ B over the work tile's k blocks, at least one. `issued()` is called when the last
@@ -70,10 +87,12 @@ struct WgmmaMainloop {
       }
       run_plain(work, waves, issued);
     } else {
-      promotion.start(tile);
+      promotion.start(params, work, tile);
       CLEAVE_UNROLL
       for (Sum<C>& sum : sums) sum = 0;
-      if constexpr (kTwoParts) {
+      if (kSkips && is_behind_end(tile)) {
+        skip(work);
+      } else if constexpr (kTwoParts) {
         run_two_parts(work, waves[0], issued);
       } else {
         run_one_part(work, waves, issued);
@@ -112,22 +131,45 @@ struct WgmmaMainloop {
   template <class Issued>
   CLEAVE_DEVICE void run_one_part(const WorkTile& work, Wave (&waves)[kWaves], Issued issued) {
     WavePart part;
+    Place place;
+    if constexpr (kEarly) place = find_place();
 #pragma unroll kUnrollOnePart
     for (uint32_t block = 0; block < work.k_count; ++block) {
       wait_full(work, block);
-      const auto scales = promotion.load(scales_of(state.stage));
+      const uint32_t stage = state.stage;
+      if constexpr (!kEarly) place = find_place();
+      const auto scales = promotion.load(place.scales, place.rows);
       CLEAVE_UNROLL
       for (uint32_t wave = 0; wave < kWaves; ++wave) {
-        start_part(wave, part);
-        if (wave + 1 == kWaves && block + 1 == work.k_count) issued();
+        const bool last = wave + 1 == kWaves;
+        start_part(wave, part, place);
+        if (last && block + 1 == work.k_count) issued();
+        if (last) {
+          state.advance();
+          if constexpr (kEarly) place = find_place();
+        }
         ptx::wgmma_wait<0>();
         pin(part);
-        const bool last = wave + 1 == kWaves;
-        if (last && !Promotion<C>::kReadsStage) release(state.stage);
+        if (last && !Promotion<C>::kReadsStage) release(stage);
         promotion.add(part, waves[wave], wave, scales);
         pin(waves[wave]);
-        if (last && Promotion<C>::kReadsStage) release(state.stage);
+        if (last && Promotion<C>::kReadsStage) release(stage);
       }
+    }
+  }
+
+  /// Whether the warpgroup has no row. After a vote the compiler knows that a warp agrees, so that what both ways leave
+  /// behind stays in uniform registers.
+  CLEAVE_DEVICE static bool is_behind_end(const Tile<C>& tile) {
+    const uint32_t first = tile.fragment.row0 / Fragment<C>::kRows * Fragment<C>::kRows;
+    return __all_sync(0xffffffffu, tile.m0 + first >= tile.group_end);
+  }
+
+  CLEAVE_DEVICE void skip(const WorkTile& work) {
+#pragma unroll 1
+    for (uint32_t block = 0; block < work.k_count; ++block) {
+      ptx::mbarrier_wait(full + state.stage * 8, state.parity);
+      release(state.stage);
       state.advance();
     }
   }
@@ -138,17 +180,18 @@ struct WgmmaMainloop {
   CLEAVE_DEVICE void run_two_parts(const WorkTile& work, Wave& sums, Issued issued) {
     WavePart even, odd;
     uint32_t begun = 1, oldest = state.stage;
-    begin(work, 0, even);
+    Place place = find_place();
+    begin(work, 0, even, place);
     for (; begun + 1 < work.k_count; begun += 2) {
-      begin(work, begun, odd);
+      begin(work, begun, odd, place);
       ptx::wgmma_wait<1>();
       finish(even, sums, oldest);
-      begin(work, begun + 1, even);
+      begin(work, begun + 1, even, place);
       ptx::wgmma_wait<1>();
       finish(odd, sums, oldest);
     }
     if (begun < work.k_count) {
-      begin(work, begun, odd);
+      begin(work, begun, odd, place);
       issued();
       ptx::wgmma_wait<1>();
       finish(even, sums, oldest);
@@ -175,16 +218,17 @@ struct WgmmaMainloop {
     }
   }
 
-  CLEAVE_DEVICE void begin(const WorkTile& work, uint32_t block, WavePart& part) {
+  CLEAVE_DEVICE void begin(const WorkTile& work, uint32_t block, WavePart& part, Place& place) {
     wait_full(work, block);
-    start_part(0, part);
+    start_part(0, part, place);
     state.advance();
+    if constexpr (kEarly) place = find_place();
   }
 
   /// `stage`: the part's, and then the next one's.
   CLEAVE_DEVICE void finish(WavePart& part, Wave& sums, uint32_t& stage) {
     pin(part);
-    const auto scales = promotion.load(scales_of(stage));
+    const auto scales = promotion.load(scales_of(stage), promotion.find_rows(scales_of(stage)));
     if constexpr (!Promotion<C>::kReadsStage) release(stage);
     promotion.add(part, sums, 0, scales);
     pin(sums);  // added before the part is multiplied anew
@@ -198,23 +242,51 @@ struct WgmmaMainloop {
   }
 
   /// One k block of one wave, from zero.
-  CLEAVE_DEVICE void start_part(uint32_t wave, WavePart& part) {
+  CLEAVE_DEVICE void start_part(uint32_t wave, WavePart& part, const Place& place) {
     ptx::wgmma_fence();
     CLEAVE_UNROLL
-    for (uint32_t step = 0; step < kSteps; ++step) multiply(state.stage, step, wave, part, step != 0);
+    for (uint32_t step = 0; step < kSteps; ++step) {
+      if constexpr (kEarly) {
+        multiply_at(place, step, wave, part, step != 0);
+      } else {
+        multiply(state.stage, step, wave, part, step != 0);
+      }
+    }
     ptx::wgmma_commit();
+  }
+
+  /// Where the k block in the current stage lies.
+  CLEAVE_DEVICE Place find_place() {
+    constexpr SmemPlan kPlan = smem_plan(C);
+    Place place = {first_a + state.stage * (kPlan.a_stage / 16), first_b + state.stage * (kPlan.b_stage / 16),
+                   scales_of(state.stage), 0};
+    if constexpr (!kTwoParts) place.rows = promotion.find_rows(place.scales);
+    // Else the compiler may find it where it is used.
+    if constexpr (kEarly) asm volatile("" : "+r"(place.a), "+r"(place.b), "+r"(place.scales), "+r"(place.rows));
+    return place;
+  }
+
+  CLEAVE_DEVICE void multiply_at(const Place& place, uint32_t step, uint32_t wave, WavePart& sums, bool accumulate) {
+    constexpr uint64_t kUpperA = make_descriptor<C.operands.a_major, kLineA>(0, C.tile.k) >> 32 << 32;
+    constexpr uint64_t kUpperB = make_descriptor<C.operands.b_major, kLineB>(0, C.tile.k) >> 32 << 32;
+    Instruction::mma(sums, kUpperA | (place.a + offset_a(step, wave) / 16),
+                     kUpperB | (place.b + offset_b(step, wave) / 16), accumulate);
+  }
+
+  CLEAVE_HD static constexpr uint32_t offset_a(uint32_t step, uint32_t wave) {
+    return k_step_bytes<C.operands.a_major, kLineA>(step, C.tile.m, C.operands.a) +
+           row_offset_bytes<C.operands.a_major>(wave / kHalves * 64, C.tile.k, C.operands.a);
+  }
+  CLEAVE_HD static constexpr uint32_t offset_b(uint32_t step, uint32_t wave) {
+    return k_step_bytes<C.operands.b_major, kLineB>(step, stage_columns(C), C.operands.b) +
+           row_offset_bytes<C.operands.b_major>(wave % kHalves * (C.tile.n / kHalves), C.tile.k, C.operands.b);
   }
 
   CLEAVE_DEVICE void multiply(uint32_t stage, uint32_t step, uint32_t wave, WavePart& sums, bool accumulate) {
     constexpr SmemPlan kPlan = smem_plan(C);
     const uint64_t a = make_descriptor<C.operands.a_major, kLineA>(stage_a + stage * kPlan.a_stage, C.tile.k);
     const uint64_t b = make_descriptor<C.operands.b_major, kLineB>(stage_b + stage * kPlan.b_stage, C.tile.k);
-    const uint32_t a_bytes = k_step_bytes<C.operands.a_major, kLineA>(step, C.tile.m, C.operands.a) +
-                             row_offset_bytes<C.operands.a_major>(wave / kHalves * 64, C.tile.k, C.operands.a);
-    const uint32_t b_bytes =
-        k_step_bytes<C.operands.b_major, kLineB>(step, stage_columns(C), C.operands.b) +
-        row_offset_bytes<C.operands.b_major>(wave % kHalves * (C.tile.n / kHalves), C.tile.k, C.operands.b);
-    Instruction::mma(sums, a + a_bytes / 16, b + b_bytes / 16, accumulate);
+    Instruction::mma(sums, a + offset_a(step, wave) / 16, b + offset_b(step, wave) / 16, accumulate);
   }
 
   /// Accumulators may be read from here on.

@@ -12,8 +12,10 @@ struct MoeConfig {
   DType type = DType::bf16;  // combine, combine_backward: of the rows
   bool has_weights = false;  // combine
   DType weights = DType::f32;
-  uint32_t width = 16;   // bytes per access: all rows are aligned to so many
-  uint32_t lanes = 128;  // scatter: threads of a CTA that share a token; a power of two
+  bool scaled = false;       // combine: rows of 8 bits with scales
+  DType wide = DType::bf16;  // quantise, combine of scaled rows: of the tokens
+  uint32_t width = 16;       // bytes per access of a row: all rows are aligned to so many
+  uint32_t lanes = 128;      // scatter: threads of a CTA that share a token; a power of two
 
   CLEAVE_HD friend constexpr bool operator==(const MoeConfig&, const MoeConfig&) = default;
 };
@@ -22,6 +24,9 @@ struct MoeConfig {
 inline constexpr uint32_t kCountThreads = 1024;
 inline constexpr uint32_t kMostRankThreads = 1024;
 inline constexpr uint32_t kRowThreads = 128;
+
+/// Threads of `quantize` that share a scale.
+inline constexpr uint32_t kScaleLanes = 8;
 
 /// Accesses of one row that a thread of `scatter` holds.
 inline constexpr uint32_t kScatterAccesses = 4;

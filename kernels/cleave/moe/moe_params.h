@@ -37,6 +37,8 @@ struct MoeParams {
   void* rows_grad = nullptr;
   int64_t row_grad_stride = 0;
   const void* weights = nullptr;  // [slots]
+  float* row_scales = nullptr;    // [slots, scales]
+  FastDivmod scales;              // of a row
   void* weights_grad = nullptr;
 };
 

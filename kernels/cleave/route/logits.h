@@ -1,15 +1,23 @@
 // A router's logits: few tokens times float32 or 16-bit weights, by multiply-adds in float32. A tensor core's tile
 // would be nearly empty, and would need several parts of such weights; here each is read once for some tokens as it is.
 //
-// Roles      a CTA has some tokens and some experts, and all of K, whose pieces its warps take in turn
+// Roles      a cluster, often of one CTA, has some tokens and some experts, and all of K. A warp has one of the eight
+//            parts of K, of all experts or, in a cluster, of its share: a CTA then reads so much less of the tokens
 // Timeline   a lane loads several pieces' elements together, weights first: static ones before the launch ahead is
-//            done. Then sums over lanes, and over warps in order
+//            done. Then sums over lanes, and over parts in order: CTA r of a cluster adds up those of share r, which
+//            come by stores that its mbarrier counts
+//
+// Nothing but an ordinary load's latency is long here, so that instructions count: no load hangs on a branch.
 #pragma once
 
 #include "cleave/core/element.h"
 #include "cleave/core/multiply_add.h"
 #include "cleave/core/sum_over_warp.h"
+#include "cleave/ptx/barrier.h"
+#include "cleave/ptx/load_global.h"
+#include "cleave/ptx/store_async.h"
 #include "cleave/ptx/sync.h"
+#include "cleave/ptx/tma.h"
 #include "cleave/route/logits_config.h"
 #include "cleave/route/logits_params.h"
 
@@ -19,30 +27,34 @@ namespace cleave {
 template <DType T, bool Vectors>
 struct LaneElements {
   static constexpr uint32_t kWords = kLaneElements * size_of(T) / 4;
-  uint32_t words[kWords] = {};
+  uint32_t words[kWords];
 
-  CLEAVE_DEVICE void load(const char* line, uint32_t first, uint32_t count) {
-    const char* const from = line + uint64_t(first) * size_of(T);
-    if (Vectors && first + kLaneElements <= count) {
-      if constexpr (kWords == 4) {
-        const uint4 v = *reinterpret_cast<const uint4*>(from);
-        words[0] = v.x, words[1] = v.y, words[2] = v.z, words[3] = v.w;
-      } else {
-        const uint2 v = *reinterpret_cast<const uint2*>(from);
-        words[0] = v.x, words[1] = v.y;
-      }
+  /// The line's elements from `first` on lie at `from`; it ends at `end`.
+  CLEAVE_DEVICE void load(const char* from, uint32_t first, uint32_t end) {
+    CLEAVE_UNROLL
+    for (uint32_t i = 0; i < kWords; ++i) words[i] = 0;
+    if constexpr (Vectors) {
+      if (first < end) load_all(from);
       return;
     }
     CLEAVE_UNROLL
-    for (uint32_t i = 0; i < kWords; ++i) words[i] = 0;
-    CLEAVE_UNROLL
     for (uint32_t i = 0; i < kLaneElements; ++i) {
-      if (first + i >= count) continue;
+      if (first + i >= end) continue;
       if constexpr (size_of(T) == 4) {
         words[i] = reinterpret_cast<const uint32_t*>(from)[i];
       } else {
         words[i / 2] |= uint32_t(reinterpret_cast<const uint16_t*>(from)[i]) << (i % 2 * 16);
       }
+    }
+  }
+
+  CLEAVE_DEVICE void load_all(const char* from) {
+    if constexpr (kWords == 4) {
+      const uint4 v = *reinterpret_cast<const uint4*>(from);
+      words[0] = v.x, words[1] = v.y, words[2] = v.z, words[3] = v.w;
+    } else {
+      const uint2 v = *reinterpret_cast<const uint2*>(from);
+      words[0] = v.x, words[1] = v.y;
     }
   }
 
@@ -56,65 +68,133 @@ struct LaneElements {
 
 template <LogitsConfig C>
 CLEAVE_DEVICE void logits(const LogitsParams& p) {
-  constexpr uint32_t kAhead = pieces_ahead(C), kStride = kLogitsWarps * kPieceElements;
-  extern __shared__ float of_warps[];  // of each logit
+  constexpr uint32_t kAhead = pieces_ahead(C), kParts = kLogitsWarps / C.cluster, kLogits = warp_logits(C);
+  extern __shared__ float of_parts[];  // of each logit
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const uint32_t token0 = blockIdx.x / p.expert_ctas * C.tokens, expert0 = blockIdx.x % p.expert_ctas * C.experts;
+  uint32_t rank = 0;
+  if constexpr (C.cluster > 1) rank = ptx::cluster_rank();
+  const uint32_t share = warp / kParts;
+  const uint32_t begin = (rank * kParts + warp % kParts) * p.part_features;
+  const uint32_t end = min_of(begin + p.part_features, p.features);
+  uint32_t token0, expert0;
+  p.expert_tiles.divmod(blockIdx.x / C.cluster, token0, expert0);
+  token0 *= C.tokens, expert0 *= C.experts * C.cluster;
   ptx::launch_dependents();
+
+  // Lines beyond the last are read as the last, whose logits are not stored again.
+  const auto weight_line = [&](uint32_t e) {
+    const int64_t line = min_of(expert0 + share * C.experts + e, p.experts - 1) * p.weight_stride;
+    return static_cast<const char*>(p.weight) + line * size_of(C.weight);
+  };
+  [[maybe_unused]] uint32_t sums_barrier, copies_barrier;
+  if constexpr (C.cluster > 1) {
+    sums_barrier = ptx::shared_address(of_parts + kLogits * kLogitsWarps);
+    if (threadIdx.x == 0) {
+      ptx::mbarrier_init(sums_barrier, 1);
+      ptx::mbarrier_arrive_expect(sums_barrier, logits_sum_bytes(C));
+      ptx::fence_mbarrier_init();
+    }
+    __syncwarp();
+    ptx::cluster_arrive();
+  }
+  if constexpr (C.prefetch && !C.static_weight) {
+    CLEAVE_UNROLL
+    for (uint32_t e = 0; e < C.experts; ++e) {
+      for (uint32_t k = begin + lane * (128 / size_of(C.weight)); k < end; k += 32 * 128 / size_of(C.weight))
+        ptx::prefetch_l2(weight_line(e) + k * size_of(C.weight));
+    }
+  }
+  const char* copies = nullptr;
+  if constexpr (C.copied) {
+    copies_barrier = ptx::shared_address(of_parts + kLogits * kLogitsWarps + 2 + 2 * warp);
+    copies = reinterpret_cast<const char*>(of_parts) + logits_copies_at(C) +
+             warp * C.experts * p.part_features * size_of(C.weight);
+    if constexpr (!C.static_weight) ptx::grid_dependency_wait();
+    if (lane == 0 && begin < end) {
+      const uint32_t bytes = (end - begin) * size_of(C.weight);
+      ptx::mbarrier_init(copies_barrier, 1);
+      ptx::fence_mbarrier_init();
+      ptx::mbarrier_arrive_expect(copies_barrier, C.experts * bytes);
+      CLEAVE_UNROLL
+      for (uint32_t e = 0; e < C.experts; ++e) {
+        ptx::bulk_load(ptx::shared_address(copies) + e * p.part_features * size_of(C.weight),
+                       weight_line(e) + begin * size_of(C.weight), bytes, copies_barrier, ptx::CacheHint::evict_first);
+      }
+    }
+    __syncwarp();
+  }
 
   LaneElements<C.weight, C.vectors> weights[kAhead][C.experts];
   LaneElements<C.x, C.vectors> of_tokens[kAhead][C.tokens];
-  const auto piece = [&](uint32_t k, uint32_t i) { return k + i * kStride; };
-  // Lines beyond the last are read as the last, whose logits are not stored again.
   const auto load_weights = [&](uint32_t k) {
     CLEAVE_UNROLL
-    for (uint32_t i = 0; i < kAhead; ++i) {
+    for (uint32_t e = 0; e < C.experts; ++e) {
+      const char* const from = weight_line(e) + uint64_t(k) * size_of(C.weight);
       CLEAVE_UNROLL
-      for (uint32_t e = 0; e < C.experts; ++e) {
-        const int64_t line = min_of(expert0 + e, p.experts - 1) * p.weight_stride * size_of(C.weight);
-        weights[i][e].load(static_cast<const char*>(p.weight) + line, piece(k, i), p.features);
-      }
+      for (uint32_t i = 0; i < kAhead; ++i)
+        weights[i][e].load(from + i * kPieceElements * size_of(C.weight), k + i * kPieceElements, end);
     }
   };
   const auto load_tokens = [&](uint32_t k) {
     CLEAVE_UNROLL
-    for (uint32_t i = 0; i < kAhead; ++i) {
+    for (uint32_t t = 0; t < C.tokens; ++t) {
+      const int64_t line = min_of(token0 + t, p.tokens - 1) * p.x_stride;
+      const char* const from = static_cast<const char*>(p.x) + (line + k) * size_of(C.x);
       CLEAVE_UNROLL
-      for (uint32_t t = 0; t < C.tokens; ++t) {
-        const int64_t line = min_of(token0 + t, p.tokens - 1) * p.x_stride * size_of(C.x);
-        of_tokens[i][t].load(static_cast<const char*>(p.x) + line, piece(k, i), p.features);
-      }
+      for (uint32_t i = 0; i < kAhead; ++i)
+        of_tokens[i][t].load(from + i * kPieceElements * size_of(C.x), k + i * kPieceElements, end);
     }
   };
 
   float sums[C.tokens][C.experts] = {};
-  const uint32_t first = warp * kPieceElements + lane * kLaneElements;
-  if constexpr (C.static_weight) load_weights(first);
+  const uint32_t first = begin + lane * kLaneElements;
+  if constexpr (C.static_weight && !C.copied) load_weights(first);
   ptx::grid_dependency_wait();
-  for (uint32_t k = first; k < p.features; k += kAhead * kStride) {
-    if (!C.static_weight || k != first) load_weights(k);
+  for (uint32_t k = first; k < end; k += kAhead * kPieceElements) {
+    if constexpr (!C.copied)
+      if (!C.static_weight || k != first) load_weights(k);
     load_tokens(k);
+    if constexpr (C.copied)
+      if (k == first) ptx::mbarrier_wait(copies_barrier, 0);
     CLEAVE_UNROLL
-    for (uint32_t i = 0; i < kAhead * kLaneElements; ++i) {
-      const uint32_t ahead = i / kLaneElements, element = i % kLaneElements;
-      CLEAVE_UNROLL
-      for (uint32_t t = 0; t < C.tokens; ++t) {
+    for (uint32_t ahead = 0; ahead < kAhead; ++ahead) {
+      if constexpr (C.copied) {
+        const uint32_t at = k - begin + ahead * kPieceElements;
         CLEAVE_UNROLL
         for (uint32_t e = 0; e < C.experts; ++e)
+          weights[ahead][e].load(copies + (e * p.part_features + at) * size_of(C.weight), at, end - begin);
+      }
+      CLEAVE_UNROLL
+      for (uint32_t element = 0; element < kLaneElements; ++element) {
+        CLEAVE_UNROLL
+        for (uint32_t i = 0; i < kLogits; ++i) {
+          const uint32_t t = i / C.experts, e = i % C.experts;
           sums[t][e] = multiply_add(of_tokens[ahead][t][element], weights[ahead][e][element], sums[t][e]);
+        }
       }
     }
   }
 
+  float own = 0.0f;  // lane i's is logit i's
   CLEAVE_UNROLL
-  for (uint32_t i = 0; i < C.tokens * C.experts; ++i) {
+  for (uint32_t i = 0; i < kLogits; ++i) {
     const float sum = sum_over_warp(sums[i / C.experts][i % C.experts]);
-    if (lane == 0) of_warps[i * kLogitsWarps + warp] = sum;
+    if (lane == i) own = sum;
   }
-  __syncthreads();
-  const uint32_t token = token0 + threadIdx.x / C.experts, expert = expert0 + threadIdx.x % C.experts;
-  if (threadIdx.x >= C.tokens * C.experts || token >= p.tokens || expert >= p.experts) return;
-  const float* const parts = of_warps + threadIdx.x * kLogitsWarps;
+  float* const to = of_parts + lane * kLogitsWarps + rank * kParts + warp % kParts;
+  if constexpr (C.cluster > 1) {
+    ptx::cluster_wait();
+    if (lane < kLogits) ptx::store_async(ptx::shared_address(to), sums_barrier, share, own);
+  } else {
+    if (lane < kLogits) *to = own;
+    __syncthreads();
+  }
+  const uint32_t token = token0 + threadIdx.x / C.experts;
+  const uint32_t expert = expert0 + rank * C.experts + threadIdx.x % C.experts;
+  if (threadIdx.x >= kLogits) return;
+  if constexpr (C.cluster > 1) ptx::mbarrier_wait_cluster(sums_barrier, 0);
+  if (token >= p.tokens || expert >= p.experts) return;
+  const float* const parts = of_parts + threadIdx.x * kLogitsWarps;
   float logit = parts[0];
   CLEAVE_UNROLL
   for (uint32_t i = 1; i < kLogitsWarps; ++i) logit += parts[i];

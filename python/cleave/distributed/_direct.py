@@ -26,7 +26,7 @@ def call(name: str, *arguments: Any, only: dict[str, Any] | None = None, **optio
     the profiler. Options that the schema does not have, and tensors among them, go by the operator, too. only: what the
     implementation alone is told.
     """
-    if torch.compiler.is_compiling() or _is_watched(arguments) or (options and not _are_plain(name, options)):
+    if is_watched(arguments) or (options and not _are_plain(name, options)):
         return getattr(torch.ops.cleave, name)(*arguments, **options)
     if only:
         options |= only
@@ -43,7 +43,10 @@ def _options_of(name: str) -> frozenset[str]:
     return frozenset(argument.name for argument in schema.arguments if argument.kwarg_only)
 
 
-def _is_watched(arguments: tuple[Any, ...]) -> bool:
+def is_watched(arguments: tuple[Any, ...]) -> bool:
+    """Whether it makes a difference."""
+    if torch.compiler.is_compiling():
+        return True
     records = torch.is_grad_enabled()
     for x in arguments:
         kind = type(x)

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from ..torch.dispatch import Arrived, permuted
-from ._direct import call
+from . import _expert_rows
+from ._direct import call, is_watched
 from ._peers import name_of, peers_of
 
 _ops = torch.ops.cleave
@@ -184,13 +185,25 @@ class AllGather:
     def dispatch(
         self, x: Tensor, expert_ids: Tensor, weights: Tensor, num_experts: int, scale: Tensor | None = None
     ) -> Arrived:
-        x, expert_ids, weights, scale = (
+        watched, experts = is_watched((x, weights)), num_experts // self.ranks
+        expert_ids, weights, scale = (
             None if own is None else call("all_gather_rows", own, self.group_name, transport=self.transport)
-            for own in (x, expert_ids, weights, scale)
+            for own in (expert_ids, weights, scale)
         )
-        experts = num_experts // self.ranks
-        return permuted(x, expert_ids - self.rank * experts, weights, experts, scale)
+        expert_ids = expert_ids - self.rank * experts
+        if not watched:
+            of_all = expert_ids, weights, scale, experts
+            arrived = _expert_rows.gathered(x, *of_all, self.group_name, self.transport)
+            if arrived is not None:
+                return arrived
+        x = call("all_gather_rows", x, self.group_name, transport=self.transport)
+        return permuted(x, expert_ids, weights, experts, scale)
 
     def combine(self, rows: Tensor, arrived: Arrived) -> Tensor:
-        sums = _ops.moe_unpermute(rows, *arrived.context)
+        indices, weights = arrived.context
+        if not is_watched((rows, weights)):
+            made = _expert_rows.scattered(rows, indices, weights, self.group_name, self.transport)
+            if made is not None:
+                return made
+        sums = _ops.moe_unpermute(rows, indices, weights)
         return call("reduce_scatter_rows", sums, self.group_name, transport=self.transport)

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from .. import _core
-from ._peers import Peers
+from ._peers import Peers, forget_sums
 
 _LEAST = 4 << 20  # bytes of a turn's place
 _MOST = 1 << 30
@@ -130,6 +130,15 @@ def memory_of(peers: Peers, device: torch.device, bytes: int) -> PeerMemory | st
     found = peers.memories.get(device)
     if isinstance(found, str) or (found is not None and found.bytes >= bytes):
         return found
+    with peers.memories.lock:
+        return _made(peers, device, bytes)
+
+
+def _made(peers: Peers, device: torch.device, bytes: int) -> PeerMemory | str:
+    """By one thread at a time."""
+    found = peers.memories.get(device)
+    if isinstance(found, str) or (found is not None and found.bytes >= bytes):
+        return found
     if bytes > most_bytes():
         most = most_bytes()
         return f"it would take {bytes} bytes of each rank's memory, four times, and CLEAVE_PEER_BYTES allows {most}"
@@ -140,6 +149,7 @@ def memory_of(peers: Peers, device: torch.device, bytes: int) -> PeerMemory | st
         peers.memories[device] = PeerMemory(peers, device, grown, found)
     except ValueError as error:
         peers.memories[device] = str(error)
+    forget_sums(peers.group_name)
     return peers.memories[device]
 
 

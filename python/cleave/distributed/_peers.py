@@ -6,6 +6,7 @@ A collective moves bytes and never adds: sums are ours, so that they are the sam
 from __future__ import annotations
 
 from functools import partial
+from threading import Lock
 from typing import Any
 from weakref import finalize, ref
 
@@ -15,6 +16,7 @@ from torch import Tensor
 from torch.distributed import _functional_collectives
 from torch.distributed.distributed_c10d import _resolve_process_group as _resolve
 
+from .. import _core
 from . import _faults
 
 
@@ -38,22 +40,37 @@ class Forms(dict[Any, Any]):
 
     MOST = 4096
 
+    def __init__(self) -> None:
+        self.sums = _core.KnownSums()  # those that are one call of the module
+
+    def clear(self) -> None:
+        super().clear()
+        self.sums.clear()
+
     def __setitem__(self, key: Any, form: Any) -> None:
         if len(self) >= self.MOST:
             self.clear()
         super().__setitem__(key, form)
 
 
+class Memories(dict[Any, Any]):
+    """By device, what all ranks of a group see, or why there is none. lock: whoever makes it has it, as another thread
+    may ask first, too."""
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+
+
 class Peers:
     """The ranks of a group, from the one that asks, and what this process knows of them for as long as the group lives.
 
     rank, size: this process's, and of how many. forms: what follows from the arguments of this operation's calls, by
-    what it follows from. memories: by device, what all ranks see, or why there is none.
+    what it follows from. memories: those of the group.
     """
 
     __slots__ = ("_group", "forms", "group_name", "memories", "operation", "rank", "size")
 
-    def __init__(self, group: dist.ProcessGroup, group_name: str, operation: str, memories: dict[Any, Any]) -> None:
+    def __init__(self, group: dist.ProcessGroup, group_name: str, operation: str, memories: Memories) -> None:
         self._group, self.group_name, self.operation = ref(group), group_name, operation
         self.rank, self.size = dist.get_rank(group), dist.get_world_size(group)
         self.forms, self.memories = Forms(), memories
@@ -75,6 +92,7 @@ class Peers:
         return torch.sym_min(torch.sym_max(rows - self.rank * share, 0), share)
 
 
+_lock = Lock()
 _known: dict[str, dict[str, Peers]] = {}  # by a group's name, which another may have later, and by operation
 
 
@@ -94,11 +112,21 @@ def peers_of(group_name: str, operation: str = "") -> Peers:
     found = of_name.get(operation) if of_name else None
     if found is not None and found.group is group:
         return found
+    with _lock:
+        return _found(group, group_name, operation)
+
+
+def _found(group: dist.ProcessGroup, group_name: str, operation: str) -> Peers:
+    """By one thread at a time."""
+    of_name = _known.get(group_name)
+    found = of_name.get(operation) if of_name else None
+    if found is not None and found.group is group:
+        return found
     if of_name is None or any(other.group is not group for other in of_name.values()):
         of_name = _known[group_name] = {}
         finalize(group, _forget, group_name)
-    memories = next((other.memories for other in of_name.values()), {})
-    found = Peers(group, group_name, operation, memories)
+    memories = next((other.memories for other in of_name.values()), None)
+    found = Peers(group, group_name, operation, Memories() if memories is None else memories)
     if found.rank < 0:
         raise RuntimeError(
             f"group {group_name!r} does not have this process, rank {dist.get_rank()} of all; call it on its ranks "
@@ -106,6 +134,12 @@ def peers_of(group_name: str, operation: str = "") -> Peers:
         )
     of_name[operation] = found
     return found
+
+
+def forget_sums(group_name: str) -> None:
+    """Those that are one call of the module, through memory that is another one now."""
+    for peers in _known.get(group_name, {}).values():
+        peers.forms.sums.clear()
 
 
 def _forget(group_name: str) -> None:

@@ -92,6 +92,14 @@ class PeerStores:
         self.peers, self._turn = peers, turn
         self.meeting: dict[str, Any] = {"group": turn.group, "call": turn.call}
 
+    def take(self, shape: tuple[int, ...], dtype: torch.dtype) -> list[Tensor]:
+        """Every rank's place for a tensor of that shape."""
+        return self._turn.take(shape, dtype)
+
+    def meet(self, beside: Beside) -> None:
+        """What any rank has stored before it is there for what follows it beside."""
+        self._turn.meet(beside.stream)
+
     def everyones(self, multiply: Multiply, like: Tensor, rows: int, columns: int, dtype: torch.dtype) -> list[Tensor]:
         products = self._turn.take((rows, columns), dtype)
         multiply(products[self.peers.rank], slice(0, rows))

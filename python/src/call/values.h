@@ -48,6 +48,9 @@ bool parse_flag(nanobind::handle value, const char* name);
 /// True, False or "batch_invariant".
 Determinism parse_determinism(nanobind::handle value, const char* name);
 
+/// "k".
+Determinism parse_sum_order(nanobind::handle value, const char* name);
+
 /// A number, as float32.
 float parse_scalar(nanobind::handle value, const char* name);
 

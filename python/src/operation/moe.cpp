@@ -39,9 +39,13 @@ Args:
     x: [tokens, features], of any dtype, rows contiguous. Read once, whatever top_k is.
     expert_ids: [tokens, top_k] or [tokens], int32 or int64, contiguous.
     num_experts: from 1 to 1024.
+    out_dtype: "int8", "float8_e4m3fn" or "float8_e5m2" quantises the tokens, float16, bfloat16 or
+        float32, on their way, with a scale for each 128 columns, as `cleave.quantize(x, out_dtype,
+        "block_1x128")` does. None copies them.
 
 Returns:
-    rows, [tokens * top_k, features], zeros where dropped; offs and indices as `sort_tokens`.)";
+    rows, [tokens * top_k, features], zeros where dropped; if they are quantised then scale, float32
+    [tokens * top_k, ceil(features / 128)]; offs and indices as `sort_tokens`.)";
 
 constexpr const char* kGatherDoc =
     R"(The rows of other tokens, by `indices` that are known: scales, say, or gradients.
@@ -50,21 +54,26 @@ Args:
     x: [tokens, features], of any dtype, rows contiguous.
     indices: int32 [tokens * top_k], as `permute` gives them. What is no such permutation gives
         rows with any contents.
+    out_dtype: as in `permute`.
 
 Returns:
-    rows, [tokens * top_k, features], zeros where dropped.)";
+    rows, [tokens * top_k, features], zeros where dropped; with out_dtype a tuple of rows and scale.)";
 
 constexpr const char* kUnpermuteDoc =
     R"(Every token's sum of its slots' rows, times their weights.
 
 Args:
-    y: [tokens * top_k, features], float16, bfloat16 or float32, rows contiguous.
+    y: [tokens * top_k, features], float16, bfloat16 or float32, rows contiguous; beside a scale of 8
+        bits.
     indices: int32 [tokens * top_k], as `permute` gives them.
     weights: [tokens, top_k], float16, bfloat16 or float32, contiguous; None for ones.
     top_k: of a token, where there are no weights to tell; by default 1.
+    scale: float32 [tokens * top_k, ceil(features / 128)], contiguous: rows are y times these, as a
+        product leaves them by out_scale="block_1x128".
+    out_dtype: with scale, of the result; by default bfloat16.
 
 Returns:
-    [tokens, features], of y's dtype: sums in float32, in the order of the slots. Dropped slots
+    [tokens, features], of y's dtype, or out_dtype: sums in float32, in the order of the slots. Dropped slots
     add nothing.)";
 
 using ExpertIds = Array<"expert_ids">;
@@ -73,9 +82,11 @@ using X = Array<"x">;
 using Y = Array<"y">;
 using Indices = Array<"indices">;
 using Weights = MaybeArray<"weights">;
+using RowScale = MaybeArray<"scale">;
 using MaybeTopK = Integer<"top_k", "None", "int | None">;
 
-using Arguments = Values<ExpertIds, NumExperts, X, Y, Indices, Weights, MaybeTopK, arg::Stream>;
+using Arguments =
+    Values<ExpertIds, NumExperts, X, Y, Indices, Weights, MaybeTopK, RowScale, arg::OutDtype, arg::Stream>;
 
 /// One call: planned at once, so that what cannot be is refused before anything is made.
 class Call {
@@ -91,10 +102,15 @@ class Call {
   nb::object rows() {
     return make(std::array{call_.slots(), call_.problem.columns}, call_.problem.row.dtype, call_.arguments.rows);
   }
+  nb::object row_scales() {
+    return make(std::array{call_.slots(), call_.scales()}, DType::f32, call_.arguments.row_scales);
+  }
   nb::object tokens() {
     return make(std::array{call_.problem.tokens, call_.problem.columns}, call_.problem.token.dtype,
                 call_.arguments.tokens);
   }
+
+  bool is_scaled() const { return call_.problem.scaled; }
 
   /// Makes `results`, members of this class, runs, and gives them to the user.
   template <class... Results>
@@ -115,12 +131,14 @@ class Call {
     MoeOptions options{.operation = operation};
     arguments.read<NumExperts>(options.experts);
     arguments.read<MaybeTopK>(options.top_k);
+    arguments.read<arg::OutDtype>(options.out_dtype);
     // The first one's framework says what the stream is.
     MoeTensors tensors{.tokens = reader_.read<X>(arguments), .rows = reader_.read<Y>(arguments)};
     like_ = tensors.tokens ? arguments.get<X>() : tensors.rows ? arguments.get<Y>() : arguments.get<ExpertIds>();
     tensors.ids = reader_.read<ExpertIds>(arguments);
     tensors.indices = reader_.read<Indices>(arguments);
     tensors.weights = reader_.read<Weights>(arguments);
+    tensors.scales = reader_.read<RowScale>(arguments);
     return make_call(tensors, options);
   }
 
@@ -152,11 +170,19 @@ void bind_moe(nb::module_& m) {
        &Call::offsets);
   bind(m, "sort_tokens", MoeOperation::sort, List<ExpertIds, NumExperts>(), List<>(), "tuple[Array, Array]",
        kSortTokensDoc, &Call::offsets, &Call::indices);
-  bind(m, "permute", MoeOperation::permute, List<X, ExpertIds, NumExperts>(), List<>(), "tuple[Array, Array, Array]",
-       kPermuteDoc, &Call::rows, &Call::offsets, &Call::indices);
-  bind(m, "gather", MoeOperation::gather, List<X, Indices>(), List<>(), "Array", kGatherDoc, &Call::rows);
-  bind(m, "unpermute", MoeOperation::combine, List<Y, Indices, Weights>(), List<MaybeTopK>(), "Array", kUnpermuteDoc,
-       &Call::tokens);
+  define(m, "permute", List<X, ExpertIds, NumExperts>(), List<arg::OutDtype, arg::Stream>(), "tuple[Array, ...]",
+         kPermuteDoc, [](const auto& arguments) {
+           Call call(MoeOperation::permute, arguments);
+           if (!call.is_scaled()) return call.run(&Call::rows, &Call::offsets, &Call::indices);
+           return call.run(&Call::rows, &Call::row_scales, &Call::offsets, &Call::indices);
+         });
+  define(m, "gather", List<X, Indices>(), List<arg::OutDtype, arg::Stream>(), "Array | tuple[Array, Array]", kGatherDoc,
+         [](const auto& arguments) {
+           Call call(MoeOperation::gather, arguments);
+           return call.is_scaled() ? call.run(&Call::rows, &Call::row_scales) : call.run(&Call::rows);
+         });
+  bind(m, "unpermute", MoeOperation::combine, List<Y, Indices, Weights>(), List<MaybeTopK, RowScale, arg::OutDtype>(),
+       "Array", kUnpermuteDoc, &Call::tokens);
 }
 
 }  // namespace cleave::python

@@ -60,6 +60,7 @@ Args:
         [G, 1, 1] and [G, 1, N]. Matrices have D's shape.
     out: where D is written, of the shape above.
     out_dtype: as in `gemm`, but bfloat16 for scaled int8.
+    scale_d, amax: as in `scaled_gemm`, for all groups together; amax is that of what belongs to groups.
     zero_rest: whether to zero the parts of D, and of an epilogue function's other outputs, that belong
         to no group (before, between and after the groups); False leaves them as they are. Defaults to
         True for a new D and False for `out`; required where only some of several outputs are given. If
@@ -143,11 +144,11 @@ nb::object weight_gradient(const Call& call) {
 
 void bind_grouped_gemm(nb::module_& m) {
   using Operands = List<arg::A, arg::B, arg::Offs>;
-  using Options =
-      Concat<Bounds, List<arg::Gather, arg::SlotsOfRow, arg::ScaleA, arg::ScaleB, arg::Bias, arg::C>, Scalars,
-             List<arg::Activation, arg::Epilogue, arg::Out, arg::OutDtype, arg::UseFastAccum, arg::ZeroRest,
-                  arg::CheckOffsets>,
-             FoundScales, SplitK, List<arg::Precision>, Place>;
+  using Options = Concat<Bounds, List<arg::Gather, arg::SlotsOfRow, arg::ScaleA, arg::ScaleB, arg::Bias, arg::C>,
+                         Scalars, List<arg::ScaleD, arg::Amax>,
+                         List<arg::Activation, arg::Epilogue, arg::Out, arg::OutDtype, arg::UseFastAccum, arg::ZeroRest,
+                              arg::CheckOffsets>,
+                         FoundScales, SplitK, List<arg::Precision>, Place>;
 
   define(m, "grouped_gemm", Operands(), Options(), "Array | tuple[Array, ...]", kGroupedGemmDoc,
          [](const auto& call) { return multiply(call, call, call, {.grouped = true}); });

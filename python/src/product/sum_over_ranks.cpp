@@ -4,9 +4,13 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 
+#include <array>
+#include <unordered_map>
+
 #include "module/bindings.h"
 #include "operands/fold_operands.h"
 #include "peers/places.h"
+#include "plan/gpu_plan.h"
 #include "product/product.h"
 
 namespace nb = nanobind;
@@ -21,6 +25,7 @@ struct SumForm {
   int64_t first, own;     // which rows of it this rank adds up, and how many
   int64_t most;           // of any rank
   bool pushed;            // all ranks add up the same
+  bool awaits;            // and take what they push from their products word by word
   bool unsplit;           // products are not split along K, unless they are batch invariant
   bool exact;             // of integers, which scales, each a line, multiply when they are added up
   DType partial, d;
@@ -42,23 +47,26 @@ struct SumTensors {
   std::optional<Operand> scale_a, scale_b, bias, c, scale_d;
 };
 
-SumTensors read(TensorReader& reader, nb::handle a, nb::handle b, nb::handle scale_a, nb::handle scale_b,
-                nb::handle bias, nb::handle c, nb::handle scale_d) {
-  const auto maybe = [&](nb::handle array, const char* name) {
-    return given(array) ? std::optional<Operand>(reader.read(array, name)) : std::nullopt;
-  };
-  return {.a = reader.read(a, "a"),
-          .b = reader.read(b, "b"),
-          .scale_a = maybe(scale_a, "scale_a"),
-          .scale_b = maybe(scale_b, "scale_b"),
-          .bias = maybe(bias, "bias"),
-          .c = maybe(c, "c"),
-          .scale_d = maybe(scale_d, "scale_d")};
+/// A call's tensors, as they are given: a, b, scale_a, scale_b, bias, c, scale_d.
+using Given = std::array<nb::handle, 7>;
+using Views = std::array<std::optional<TensorView>, 7>;
+
+Views read(TensorReader& reader, const Given& arrays) {
+  constexpr const char* kNames[] = {"a", "b", "scale_a", "scale_b", "bias", "c", "scale_d"};
+  Views views;
+  for (size_t i = 0; i < arrays.size(); ++i)
+    if (given(arrays[i])) views[i] = reader.read(arrays[i], kNames[i]);
+  return views;
+}
+
+SumTensors tensors_of(const Views& v) {
+  return {
+      .a = v[0].value(), .b = v[1].value(), .scale_a = v[2], .scale_b = v[3], .bias = v[4], .c = v[5], .scale_d = v[6]};
 }
 
 /// Into the first of the places.
 GemmCall product_of(const SumForm& form, const SumTensors& tensors, const Places& places, PlanOptions options) {
-  if (form.unsplit && !batch_invariant()) options.split_k_mode = SplitKMode::none;
+  if (form.unsplit && default_determinism() < Determinism::batch_invariant) options.split_k_mode = SplitKMode::none;
   void* const own = places.at(places.group().rank(), 0);
   GemmTensors t{.a = tensors.a, .b = tensors.b, .c = {}, .bias = {}, .epilogue = {}};
   t.out = packed_matrix(own, form.partial, places.group().device(), form.rows, form.columns);
@@ -87,53 +95,139 @@ FoldCall sum_of(const SumForm& form, const SumTensors& tensors, const Places& pl
   sum.arguments.group = &places.group();
   sum.arguments.call = form.call;
   sum.problem.pushed = form.pushed && can_push(sum.problem);
+  sum.problem.awaits = form.awaits && sum.problem.pushed && d.device != kCpu;
   return sum;
+}
+
+/// Whether there is a launch of the product's, which lets the next one begin no sooner than all before it have ended:
+/// Hopper's do when their last loads are under way (kernel/gemm_sm90.h).
+bool lets_in_late(const GemmPlan& product) {
+  const GemmProblem& p = product.problem();
+  const Choice* const choice = choice_of(product);
+  return p.m > 0 && p.n > 0 && p.k > 0 && choice != nullptr && choice->config.family == KernelFamily::sm90;
+}
+
+/// Where the product goes, and what the sum reads: a turn of everyone's staging, or memory of this rank's alone.
+void place(Places& places, GemmCall& product, FoldCall& sum, const GemmPlan& product_plan, void* stream) {
+  if (sum.problem.awaits) {
+    product.arguments.d = Places::awaited(places.group());
+    sum.arguments.partials[places.group().rank()] = product.arguments.d;
+    sum.arguments.early = lets_in_late(product_plan);
+    return;
+  }
+  const size_t offset = size_t(places.next(stream)) * places.bytes();  // nothing can be refused any more
+  product.arguments.d = static_cast<char*>(product.arguments.d) + offset;
+  for (int rank = 0; rank < places.group().size(); ++rank) {
+    const void*& partial = sum.arguments.partials[rank];
+    partial = static_cast<const char*>(partial) + offset;
+  }
+}
+
+template <class T>
+void add_bytes(std::string& text, const T& value) {
+  text.append(reinterpret_cast<const char*>(&value), sizeof(value));
 }
 
 /// What checks of tensors look at, so that what was checked once need not be again: a form, a type, a device and the
 /// sizes of each, or nothing of one that is not given.
+void add_kind(std::string& text, const TensorView* view) {
+  if (view == nullptr) return add_bytes(text, -1);
+  add_bytes(text, view->ndim), add_bytes(text, view->device);
+  add_bytes(text, view->element.code), add_bytes(text, view->element.bits);
+  for (int i = 0; i < std::min(view->ndim, Operand::kMaxRank); ++i) add_bytes(text, view->shape[i]);
+}
+
 nb::bytes kinds_of(nb::args tensors) {
   TensorReader reader{nb::none()};
   std::string text;
-  const auto add = [&](const auto& value) { text.append(reinterpret_cast<const char*>(&value), sizeof(value)); };
   for (const nb::handle tensor : tensors) {
     if (tensor.is_none()) {
-      add(-1);
-      continue;
+      add_kind(text, nullptr);
+    } else {
+      const TensorView view = reader.read(tensor, "a tensor");
+      add_kind(text, &view);
     }
-    const TensorView view = reader.read(tensor, "a tensor");
-    add(view.ndim), add(view.device), add(view.element.code), add(view.element.bits);
-    for (int i = 0; i < std::min(view.ndim, Operand::kMaxRank); ++i) add(view.shape[i]);
   }
   return nb::bytes(text.data(), text.size());
+}
+
+/// A new [own, columns].
+nb::object sum(Places& places, const SumForm& form, TensorReader& reader, const SumTensors& tensors, nb::handle like,
+               nb::handle precision, bool use_fast_accum) {
+  PlanOptions options{.fast_accumulation = use_fast_accum};
+  if (given(precision)) options.precision = parse_name<Precision>(precision, "precision");
+  GemmCall product = product_of(form, tensors, places, options);
+  const int64_t shape[] = {form.own, form.columns};
+  const nb::object d = reader.make(&ArrayType::empty, like, shape, form.d, tensors.a.device, "`out`");
+  FoldCall sum = sum_of(form, tensors, places, reader.read(d, "out"));
+  const auto product_plan = RecentPlans<GemmProblem>::shared().get(product.problem);
+  const auto sum_plan = RecentPlans<FoldProblem>::shared().get(sum.problem);
+  {
+    const nb::gil_scoped_release unlocked;
+    place(places, product, sum, *product_plan, reader.stream());
+    product_plan->run(product.arguments, nullptr, 0, reader.stream());
+    try {
+      sum_plan->run(sum.arguments, reader.stream());
+    } catch (const Error&) {
+      if (sum.problem.awaits) Places::forget_awaited(places.group(), reader.stream());
+      throw;
+    }
+  }
+  return d;
 }
 
 nb::object sum_over_ranks(Places& places, const SumForm& form, nb::handle a, nb::handle b, nb::handle scale_a,
                           nb::handle scale_b, nb::handle bias, nb::handle c, nb::handle scale_d, nb::handle precision,
                           bool use_fast_accum) {
   TensorReader reader{nb::none()};
-  const SumTensors tensors = read(reader, a, b, scale_a, scale_b, bias, c, scale_d);
-  PlanOptions options{.fast_accumulation = use_fast_accum};
-  if (given(precision)) options.precision = parse_name<Precision>(precision, "precision");
-  GemmCall product = product_of(form, tensors, places, options);
-  const int64_t shape[] = {form.own, form.columns};
-  const nb::object d = reader.make(&ArrayType::empty, a, shape, form.d, tensors.a.device, "`out`");
-  FoldCall sum = sum_of(form, tensors, places, reader.read(d, "out"));
-  const auto product_plan = RecentPlans<GemmProblem>::shared().get(product.problem);
-  const auto sum_plan = RecentPlans<FoldProblem>::shared().get(sum.problem);
-  {
-    const nb::gil_scoped_release unlocked;
-    const size_t offset = size_t(places.next(reader.stream())) * places.bytes();  // nothing can be refused any more
-    product.arguments.d = static_cast<char*>(product.arguments.d) + offset;
-    for (int rank = 0; rank < places.group().size(); ++rank) {
-      const void*& partial = sum.arguments.partials[rank];
-      partial = static_cast<const char*>(partial) + offset;
-    }
-    product_plan->run(product.arguments, nullptr, 0, reader.stream());
-    sum_plan->run(sum.arguments, reader.stream());
-  }
-  return d;
+  const Views views = read(reader, {a, b, scale_a, scale_b, bias, c, scale_d});
+  return sum(places, form, reader, tensors_of(views), a, precision, use_fast_accum);
 }
+
+/// Calls that were checked, and what they do: those of one operation of one group, which are like them, are made at
+/// once.
+class KnownSums {
+ public:
+  /// Options are told apart by which objects they are, which are kept.
+  using Options = std::array<nb::handle, 5>;
+
+  void add(const nb::object& places, const SumForm& form, const Given& arrays, const Options& options) {
+    TensorReader reader{nb::none()};
+    Known known{places, form, {}};
+    for (size_t i = 0; i < options.size(); ++i) known.options[i] = nb::borrow(options[i]);
+    known_.insert_or_assign(key_of(read(reader, arrays), options), std::move(known));
+  }
+
+  /// None where there was no such call.
+  nb::object run(const Given& arrays, const Options& options, nb::handle precision, bool use_fast_accum) const {
+    if (known_.empty()) return nb::none();
+    TensorReader reader{nb::none()};
+    const Views views = read(reader, arrays);
+    const auto found = known_.find(key_of(views, options));
+    if (found == known_.end()) return nb::none();
+    const Known& known = found->second;
+    return sum(nb::cast<Places&>(known.places), known.form, reader, tensors_of(views), arrays[0], precision,
+               use_fast_accum);
+  }
+
+  void clear() { known_.clear(); }
+
+ private:
+  struct Known {
+    nb::object places;
+    SumForm form;
+    std::array<nb::object, 5> options;
+  };
+
+  static std::string key_of(const Views& views, const Options& options) {
+    std::string key;
+    for (const auto& view : views) add_kind(key, view ? &*view : nullptr);
+    for (const nb::handle option : options) add_bytes(key, option.ptr());
+    return key;
+  }
+
+  std::unordered_map<std::string, Known> known_;
+};
 
 }  // namespace
 
@@ -149,14 +243,15 @@ void bind_sum_over_ranks(nb::module_& m) {
       .def(
           "__init__",
           [](SumForm* form, int64_t rows, int64_t columns, int64_t first, int64_t own, int64_t most, bool pushed,
-             bool unsplit, bool exact, nb::handle partial_dtype, nb::handle out_dtype, std::string_view activation,
-             std::string call) {
+             bool awaits, bool unsplit, bool exact, nb::handle partial_dtype, nb::handle out_dtype,
+             std::string_view activation, std::string call) {
             new (form) SumForm{rows,
                                columns,
                                first,
                                own,
                                most,
                                pushed,
+                               awaits,
                                unsplit,
                                exact,
                                parse_dtype(partial_dtype, "partial_dtype"),
@@ -164,8 +259,36 @@ void bind_sum_over_ranks(nb::module_& m) {
                                from_string<Activation>(activation),
                                std::move(call)};
           },
-          "rows"_a, "columns"_a, "first"_a, "own"_a, "most"_a, "pushed"_a, "unsplit"_a, "exact"_a, "partial_dtype"_a,
-          "out_dtype"_a, "activation"_a, "call"_a);
+          "rows"_a, "columns"_a, "first"_a, "own"_a, "most"_a, "pushed"_a, "awaits"_a, "unsplit"_a, "exact"_a,
+          "partial_dtype"_a, "out_dtype"_a, "activation"_a, "call"_a);
+  nb::class_<KnownSums>(m, "KnownSums",
+                        "Sums over ranks that were checked before, by what follows from their arguments.")
+      .def(nb::init<>())
+      .def("clear", &KnownSums::clear)
+      .def(
+          "add",
+          [](KnownSums& known, const nb::object& places, const SumForm& form, nb::handle a, nb::handle b,
+             nb::handle scale_a, nb::handle scale_b, nb::handle bias, nb::handle c, nb::handle scale_d,
+             nb::handle activation, nb::handle out_dtype, nb::handle partial_dtype, nb::handle order,
+             nb::handle transport) {
+            known.add(places, form, {a, b, scale_a, scale_b, bias, c, scale_d},
+                      {activation, out_dtype, partial_dtype, order, transport});
+          },
+          "places"_a, "form"_a, "a"_a, "b"_a, "scale_a"_a.none(), "scale_b"_a.none(), "bias"_a.none(), "c"_a.none(),
+          "scale_d"_a.none(), "activation"_a, "out_dtype"_a.none(), "partial_dtype"_a.none(), "order"_a, "transport"_a,
+          "Calls like this one are of this form, through these places.")
+      .def(
+          "run",
+          [](const KnownSums& known, nb::handle a, nb::handle b, nb::handle scale_a, nb::handle scale_b,
+             nb::handle bias, nb::handle c, nb::handle scale_d, nb::handle activation, nb::handle out_dtype,
+             nb::handle partial_dtype, nb::handle order, nb::handle transport, nb::handle precision,
+             bool use_fast_accum) {
+            return known.run({a, b, scale_a, scale_b, bias, c, scale_d},
+                             {activation, out_dtype, partial_dtype, order, transport}, precision, use_fast_accum);
+          },
+          "a"_a, "b"_a, "scale_a"_a.none(), "scale_b"_a.none(), "bias"_a.none(), "c"_a.none(), "scale_d"_a.none(),
+          "activation"_a, "out_dtype"_a.none(), "partial_dtype"_a.none(), "order"_a, "transport"_a,
+          "precision"_a.none(), "use_fast_accum"_a, "sum_over_ranks of such a call; None where none was like it.");
   m.def("kinds_of", &kinds_of,
         "What checks of tensors look at: dtypes, devices and sizes, as bytes; None is one, too.");
   m.def("sum_over_ranks", &sum_over_ranks, "places"_a, "form"_a, "a"_a, "b"_a, "scale_a"_a.none(), "scale_b"_a.none(),

@@ -2,8 +2,12 @@
 
 from pathlib import Path
 
+import pytest
+
 from bench import readme, report
+from bench.jobs.every import EVERY_JOB
 from bench.unseen import report as unseen_report
+from cleave import _core
 
 MACHINE = {"gpu": "NVIDIA H200", "commit": "abc"}
 
@@ -51,3 +55,16 @@ def test_the_readme_has_a_line_of_each_job(tmp_path: Path):
 def test_the_file_of_results_reads_back(tmp_path: Path):
     unseen_report.write(tmp_path, "test", MACHINE, ROWS, [])
     assert report.load(tmp_path / "unseen.json")["rows"] == ROWS
+
+
+@pytest.mark.parametrize("name", unseen_report.TITLES)
+def test_what_the_planner_takes_can_be_compiled_ahead(name: str):
+    """A worker makes the plan anew, by its name and for a GPU that it need not have."""
+    pytest.importorskip("torch")
+    from bench.unseen.__main__ import own_choice
+
+    job = EVERY_JOB[name]
+    for shape in job.shapes("validation", 3):
+        plan = job.case(shape).plan("h200")
+        [kernel] = own_choice(plan, shape)
+        assert _core.plan_as(job.case(shape).plan("h100"), kernel).kernel_source == plan.kernel_source

@@ -141,7 +141,7 @@ def moe(layer: MoE, first: int, last: int) -> Iterator[Product]:
         layer(x)
     else:  # others may not be calling
         layer.route(x)
-    _sort(x, [torch.int32], layer.num_experts, layer.top_k, last)
+    _move(x, [x], layer.num_experts, layer.top_k, last)  # so few tokens as x need not be copied
 
 
 def _router(router: Router, x: Tensor, first: int, last: int) -> Iterator[Product]:
