@@ -25,8 +25,8 @@ CLEAVE_HD constexpr uint32_t lora_blocks(const LoraConfig& c) {
   return c.rows / 16 * (c.rank / 8);
 }
 
-/// A lane's 16 bytes of sums of each block, from each warp and from the cluster; its 8 bytes of their rounded total; two
-/// mbarriers (hidden_sum.h).
+/// A lane's 16 bytes of sums of each block, from each warp and from the cluster; its 8 bytes of their rounded total;
+/// two mbarriers (hidden_sum.h).
 CLEAVE_HD constexpr uint32_t lora_shared_bytes(const LoraConfig& c) {
   const uint32_t sums = c.warps + (c.cluster > 1 ? 1 : 0);
   return lora_blocks(c) * 32 * (sums * 16 + 8) + 2 * 8;
