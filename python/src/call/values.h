@@ -20,7 +20,7 @@ std::string_view parse_text(nanobind::handle value, const char* name);
 
 template <class Enum>
 Enum parse_name(nanobind::handle value, const char* name) {
-  return from_string<Enum>(parse_text(value, name));
+  return from_string<Enum>(parse_text(value, name), name);
 }
 
 /// All names of an enumeration, "auto" first.

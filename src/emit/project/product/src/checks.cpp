@@ -140,9 +140,6 @@ View make_view(const cleave::GemmProblem& problem, const Kernel& kernel) {
   const cleave::GemmConfig& config = kernel.config;
   View view{.problem = kernel.transposed ? transposed(problem) : problem};
   check_pairs(view.problem, config);
-  if (config.scales.bulk_a && view.problem.m > 1 && view.problem.scale_a.stride_row != 1)
-    refuse(kernel.transposed ? "scale_b_stride_col" : "scale_a_stride_row", " is ", view.problem.scale_a.stride_row,
-           "; it must be 1, since this kernel copies neighbours' scales at once. Plan with other scales for another");
   view.tiles = cleave::gemm_tiles(config, sizes_of(view.problem));
   if (config.cluster.k > 1 && view.tiles.k_blocks < config.cluster.k)
     refuse("k is ", problem.k, "; this kernel splits K among ", config.cluster.k, " blocks and needs more than ",
