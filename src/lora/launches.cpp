@@ -42,7 +42,7 @@ std::string translation_unit(LoraKernel kernel, const LoraConfig& config) {
       .folder = "lora",
       .name = enumerator_name(kernel),
       .config = "LoraConfig",
-      .members = CLEAVE_PRINT_MEMBERS(config, type, rank, rows, warps, sm_warps, cluster, vectors),
+      .members = CLEAVE_PRINT_MEMBERS(config, type, rank, rows, warps, cluster, vectors),
       .launch_bounds = "config.warps * 32, cleave::lora_ctas_of_sm(config)",
       .entry = lora_entry,
       .params = "LoraParams",

@@ -30,9 +30,6 @@ struct uint2 {
 struct uint4 {
   uint32_t x, y, z, w;
 };
-struct float4 {
-  float x, y, z, w;
-};
 thread_local Index threadIdx;
 Index blockIdx, blockDim;
 
@@ -80,9 +77,6 @@ uint32_t __ballot_sync(uint32_t, bool value) {
     return lanes;
   });
 }
-bool __any_sync(uint32_t lanes, bool value) {
-  return __ballot_sync(lanes, value) != 0;
-}
 uint32_t __ffs(uint32_t bits) {
   return bits == 0 ? 0 : uint32_t(std::countr_zero(bits)) + 1;
 }
@@ -95,9 +89,6 @@ uint32_t __match_any_sync(uint32_t, uint32_t value) {
 }
 int __popc(uint32_t bits) {
   return std::popcount(bits);
-}
-size_t __cvta_generic_to_shared(const void* pointer) {
-  return reinterpret_cast<size_t>(pointer);
 }
 void atomicAdd(uint32_t* to, uint32_t value) {
   std::atomic_ref(*to) += value;
@@ -337,7 +328,7 @@ void check_logits(int64_t tokens, int64_t experts, int64_t features, uint32_t se
   std::vector<float> made(size_t(tokens * experts), -1.0f), expected(made);
   make_cpu_plan(p)->run({.x = x.data(), .weight = weight.data(), .logits = expected.data()}, nullptr);
   LogitsParams params = logits_launches(p).at(0).params;
-  params.expert_tiles = FastDivmod(1);
+  params.expert_ctas = FastDivmod(1);
   params.x = x.data();
   params.weight = weight.data();
   params.logits = made.data();

@@ -114,11 +114,6 @@ std::set<std::string> all_sources(int compute_capability, bool vectors) {
 TEST(Lora, KernelsOfHopperDoNotSpill) {
   expect_no_spills(all_sources(kHopper, true), "sm_90a", 128);
   expect_no_spills(all_sources(kHopper, false), "sm_90a", 255);
-  std::set<std::string> roomy;
-  for (const LoraConfig& config : {LoraConfig{.rank = 64, .rows = 16, .sm_warps = 8},
-                                   LoraConfig{.rank = 64, .rows = 128, .warps = 8, .sm_warps = 8, .cluster = 4}})
-    roomy.insert(translation_unit(LoraKernel::lora, config));
-  expect_no_spills(roomy, "sm_90a", 255);
 }
 
 TEST(Lora, KernelsOfAmpereDoNotSpill) {

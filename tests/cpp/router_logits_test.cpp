@@ -28,12 +28,10 @@ TEST(RouterLogits, CtasHaveAllLogits) {
   for (const int64_t tokens : {1, 2, 3, 8, 9, 64, 513}) {
     for (const int64_t experts : {1, 8, 127, 128, 256, 513}) {
       const auto launch = logits_launches(problem_of(tokens, experts, 64)).at(0);
-      const int64_t of_experts = launch.params.expert_tiles.divisor, cluster = launch.config.cluster;
-      const int64_t of_tokens = launch.shape.grid.x / cluster / of_experts;
-      EXPECT_EQ(launch.shape.cluster, cluster);
-      EXPECT_EQ(of_experts * of_tokens * cluster, launch.shape.grid.x);
-      EXPECT_GE(of_experts * launch.config.experts * cluster, experts);
-      EXPECT_LT((of_experts - 1) * launch.config.experts * cluster, experts);
+      const int64_t of_experts = launch.params.expert_ctas.divisor, of_tokens = launch.shape.grid.x / of_experts;
+      EXPECT_EQ(of_experts * of_tokens, launch.shape.grid.x);
+      EXPECT_GE(of_experts * launch.config.experts, experts);
+      EXPECT_LT((of_experts - 1) * launch.config.experts, experts);
       EXPECT_GE(of_tokens * launch.config.tokens, tokens);
       EXPECT_LT((of_tokens - 1) * launch.config.tokens, tokens);
       EXPECT_LE(launch.config.tokens * launch.config.experts, launch.shape.block.x);
@@ -73,12 +71,7 @@ std::set<std::string> typical_sources() {
 }
 
 TEST(RouterLogits, KernelsOfHopperDoNotSpill) {
-  auto sources = typical_sources();
-  for (const LogitsConfig& config :
-       {LogitsConfig{.cluster = 8}, LogitsConfig{.tokens = 8, .experts = 4, .cluster = 2, .prefetch = true},
-        LogitsConfig{.experts = 2, .cluster = 4, .copied = true, .static_weight = true}})
-    sources.insert(translation_unit(LogitsKernel::logits, config));
-  expect_no_spills(sources, "sm_90a", 128);
+  expect_no_spills(typical_sources(), "sm_90a", 128);
 }
 
 TEST(RouterLogits, KernelsOfAmpereDoNotSpill) {

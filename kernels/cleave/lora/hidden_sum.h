@@ -18,7 +18,7 @@ class HiddenSum {
  public:
   CLEAVE_DEVICE HiddenSum(uint8_t* shared, uint32_t cta)
       : sums_(reinterpret_cast<float4*>(shared)),
-        received_(sums_ + kCount * lora_part_warps(C)),
+        received_(sums_ + kCount * C.warps),
         hidden_(reinterpret_cast<uint2*>(received_ + (C.cluster > 1 ? kCount : 0))),
         cta_(cta) {}
 
@@ -45,7 +45,7 @@ class HiddenSum {
     __syncthreads();
     if constexpr (C.cluster > 1) ptx::cluster_wait();
     for (uint32_t i = threadIdx.x; i < kCount; i += kThreads) {
-      const float4 sum = total<lora_part_warps(C)>(sums_ + i, kCount);
+      const float4 sum = total<C.warps>(sums_ + i, kCount);
       if constexpr (C.cluster == 1) {
         hidden_[i] = rounded(sum);
       } else {

@@ -35,16 +35,15 @@ class LoraWarp {
   static constexpr uint32_t kRankStrip = min_of(C.rank, 32u);  // ranks that are neighbours in a quad
   static constexpr uint32_t kRankStrips = C.rank / kRankStrip;
   static constexpr uint32_t kRankWords = kRankStrip / 8;  // of a lane, and mma tiles of a strip
-  static constexpr uint32_t kRowBlocks = lora_warp_rows(C) / 16;
-  static constexpr uint32_t kAhead = lora_strips_ahead(C), kWarps = lora_part_warps(C);
+  static constexpr uint32_t kRowBlocks = C.rows / 16;
+  static constexpr uint32_t kAhead = lora_strips_ahead(C);
 
  public:
   CLEAVE_DEVICE LoraWarp(const LoraParams& p, const RowTile& tile, uint32_t cta)
       : p_(p),
         tile_(tile),
         cta_(cta),
-        part_(threadIdx.x / 32 % kWarps),
-        row0_(kWarps < C.warps ? threadIdx.x / 32 / kWarps * lora_warp_rows(C) : 0),
+        warp_(threadIdx.x / 32 % C.warps),  // says how many there are: without it 64 ranks of 32 rows spill
         line_(threadIdx.x % 32 / 4),
         quad_(threadIdx.x % 4) {}
 
@@ -55,7 +54,7 @@ class LoraWarp {
     const auto a = static_cast<const uint16_t*>(p_.a) + tile_.group * p_.a_adapter_stride;
     float made[kRowBlocks][kRankBlocks][4] = {};
 #pragma unroll 1
-    for (uint32_t k = begin + part_ * kAhead * kLoraStrip; k < end; k += kWarps * kAhead * kLoraStrip) {
+    for (uint32_t k = begin + warp_ * kAhead * kLoraStrip; k < end; k += C.warps * kAhead * kLoraStrip) {
       uint32_t of_x[kAhead][kRowBlocks][2][4], of_a[kAhead][kRankBlocks][4];
       CLEAVE_UNROLL
       for (uint32_t i = 0; i < kAhead; ++i) {
@@ -67,7 +66,7 @@ class LoraWarp {
         }
         CLEAVE_UNROLL
         for (uint32_t block = 0; block < 2 * kRowBlocks; ++block) {
-          const uint32_t row = tile_.begin + row0_ + block * 8 + line_;
+          const uint32_t row = tile_.begin + block * 8 + line_;
           load_elements<C.vectors>(of_x[i][block / 2][block % 2], x + row * p_.x_stride + at,
                                    elements_left(at, end, row < tile_.end));
         }
@@ -87,7 +86,7 @@ class LoraWarp {
         }
       }
     }
-    float4* const to = sums + (part_ * lora_blocks(C) + row0_ / 16 * kRankBlocks) * 32 + threadIdx.x % 32;
+    float4* const to = sums + warp_ * lora_blocks(C) * 32 + threadIdx.x % 32;
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < kRowBlocks * kRankBlocks; ++i) {
       const float (&v)[4] = made[i / kRankBlocks][i % kRankBlocks];
@@ -101,7 +100,7 @@ class LoraWarp {
     uint32_t of_out[kRowBlocks][2][4];
   };
 
-  CLEAVE_DEVICE uint32_t first_column() const { return cta_ * p_.cta_outputs + part_ * kAhead * kLoraStrip; }
+  CLEAVE_DEVICE uint32_t first_column() const { return cta_ * p_.cta_outputs + warp_ * kAhead * kLoraStrip; }
   CLEAVE_DEVICE uint32_t end_column() const { return min_of((cta_ + 1) * p_.cta_outputs, p_.outputs); }
 
   CLEAVE_DEVICE void load(uint32_t column0, Columns& columns) const {
@@ -117,7 +116,7 @@ class LoraWarp {
     const uint32_t column = column0 + quad_ * kLoraPiece;
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < 2 * kRowBlocks; ++i) {
-      const uint32_t row = tile_.begin + row0_ + i * 8 + line_;
+      const uint32_t row = tile_.begin + i * 8 + line_;
       load_elements<C.vectors>(columns.of_out[i / 2][i % 2], out() + row * p_.out_stride + column,
                                elements_left(column, end, row < tile_.end));
     }
@@ -132,7 +131,7 @@ class LoraWarp {
       CLEAVE_UNROLL
       for (uint32_t word = 0; word < kRankBlocks; word += 2) {
         const uint32_t strip = word / kRankWords, in_strip = word % kRankWords;
-        const uint2* const from = hidden + ((row0_ / 16 + m) * kRankBlocks + word) * 32 + threadIdx.x % 32;
+        const uint2* const from = hidden + (m * kRankBlocks + word) * 32 + threadIdx.x % 32;
         const uint2 low = from[0], high = C.rank > 8 ? from[32] : make_uint2(0, 0);
         const uint32_t fragment[4] = {low.x, low.y, high.x, high.y};
         CLEAVE_UNROLL
@@ -144,7 +143,7 @@ class LoraWarp {
       }
       CLEAVE_UNROLL
       for (uint32_t half = 0; half < 2; ++half) {
-        const uint32_t row = tile_.begin + row0_ + m * 16 + half * 8 + line_;
+        const uint32_t row = tile_.begin + m * 16 + half * 8 + line_;
         uint32_t sums[4];
         CLEAVE_UNROLL
         for (uint32_t n = 0; n < 4; ++n) {
@@ -166,8 +165,7 @@ class LoraWarp {
 
   const LoraParams& p_;
   const RowTile tile_;
-  const uint32_t cta_;
-  const uint32_t part_, row0_;  // of features and then of outputs, for the tile's rows from row0_ on
+  const uint32_t cta_, warp_;
   const uint32_t line_, quad_;  // row or column of an 8 x 8 matrix, and which pairs of it
 };
 
@@ -197,7 +195,7 @@ CLEAVE_DEVICE void lora(const LoraParams& p) {
   while (column < warp.end_column()) {
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < kAhead; ++i) warp.store(column + i * kLoraStrip, columns[i], sum.hidden());
-    column += lora_part_warps(C) * kAhead * kLoraStrip;
+    column += C.warps * kAhead * kLoraStrip;
     load(column);
   }
 }

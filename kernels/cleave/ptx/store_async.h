@@ -31,17 +31,4 @@ CLEAVE_DEVICE void store_async(uint32_t address, uint32_t barrier, uint32_t rank
       : "memory");
 }
 
-/// The same of 4 bytes.
-CLEAVE_DEVICE void store_async(uint32_t address, uint32_t barrier, uint32_t rank, float v) {
-  asm volatile(
-      "{\n"
-      ".reg .b32 to, at;\n"
-      "mapa.shared::cluster.u32 to, %0, %2;\n"
-      "mapa.shared::cluster.u32 at, %1, %2;\n"
-      "st.async.shared::cluster.mbarrier::complete_tx::bytes.f32 [to], %3, [at];\n"
-      "}" ::"r"(address),
-      "r"(barrier), "r"(rank), "f"(v)
-      : "memory");
-}
-
 }  // namespace cleave::ptx

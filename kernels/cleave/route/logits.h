@@ -1,11 +1,9 @@
 // A router's logits: few tokens times float32 or 16-bit weights, by multiply-adds in float32. A tensor core's tile
 // would be nearly empty, and would need several parts of such weights; here each is read once for some tokens as it is.
 //
-// Roles      a cluster, often of one CTA, has some tokens and some experts, and all of K. A warp has one of the eight
-//            parts of K, of all experts or, in a cluster, of its share: a CTA then reads so much less of the tokens
+// Roles      a CTA has some tokens, some experts and all of K; each of its warps has one of the eight parts of K
 // Timeline   a lane loads several pieces' elements together, weights first: static ones before the launch ahead is
-//            done. Then sums over lanes, and over parts in order: CTA r of a cluster adds up those of share r, which
-//            come by stores that its mbarrier counts
+//            done. Then sums over lanes, and over parts in order
 //
 // Nothing but an ordinary load's latency is long here, so that instructions count: no load hangs on a branch.
 #pragma once
@@ -13,11 +11,7 @@
 #include "cleave/core/element.h"
 #include "cleave/core/multiply_add.h"
 #include "cleave/core/sum_over_warp.h"
-#include "cleave/ptx/barrier.h"
-#include "cleave/ptx/load_global.h"
-#include "cleave/ptx/store_async.h"
 #include "cleave/ptx/sync.h"
-#include "cleave/ptx/tma.h"
 #include "cleave/route/logits_config.h"
 #include "cleave/route/logits_params.h"
 
@@ -68,62 +62,20 @@ struct LaneElements {
 
 template <LogitsConfig C>
 CLEAVE_DEVICE void logits(const LogitsParams& p) {
-  constexpr uint32_t kAhead = pieces_ahead(C), kParts = kLogitsWarps / C.cluster, kLogits = warp_logits(C);
+  constexpr uint32_t kAhead = pieces_ahead(C), kLogits = C.tokens * C.experts;
   extern __shared__ float of_parts[];  // of each logit
-  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  uint32_t rank = 0;
-  if constexpr (C.cluster > 1) rank = ptx::cluster_rank();
-  const uint32_t share = warp / kParts;
-  const uint32_t begin = (rank * kParts + warp % kParts) * p.part_features;
-  const uint32_t end = min_of(begin + p.part_features, p.features);
+  const uint32_t part = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const uint32_t begin = part * p.part_features, end = min_of(begin + p.part_features, p.features);
   uint32_t token0, expert0;
-  p.expert_tiles.divmod(blockIdx.x / C.cluster, token0, expert0);
-  token0 *= C.tokens, expert0 *= C.experts * C.cluster;
+  p.expert_ctas.divmod(blockIdx.x, token0, expert0);
+  token0 *= C.tokens, expert0 *= C.experts;
   ptx::launch_dependents();
 
   // Lines beyond the last are read as the last, whose logits are not stored again.
   const auto weight_line = [&](uint32_t e) {
-    const int64_t line = min_of(expert0 + share * C.experts + e, p.experts - 1) * p.weight_stride;
+    const int64_t line = min_of(expert0 + e, p.experts - 1) * p.weight_stride;
     return static_cast<const char*>(p.weight) + line * size_of(C.weight);
   };
-  [[maybe_unused]] uint32_t sums_barrier, copies_barrier;
-  if constexpr (C.cluster > 1) {
-    sums_barrier = ptx::shared_address(of_parts + kLogits * kLogitsWarps);
-    if (threadIdx.x == 0) {
-      ptx::mbarrier_init(sums_barrier, 1);
-      ptx::mbarrier_arrive_expect(sums_barrier, logits_sum_bytes(C));
-      ptx::fence_mbarrier_init();
-    }
-    __syncwarp();
-    ptx::cluster_arrive();
-  }
-  if constexpr (C.prefetch && !C.static_weight) {
-    CLEAVE_UNROLL
-    for (uint32_t e = 0; e < C.experts; ++e) {
-      for (uint32_t k = begin + lane * (128 / size_of(C.weight)); k < end; k += 32 * 128 / size_of(C.weight))
-        ptx::prefetch_l2(weight_line(e) + k * size_of(C.weight));
-    }
-  }
-  const char* copies = nullptr;
-  if constexpr (C.copied) {
-    copies_barrier = ptx::shared_address(of_parts + kLogits * kLogitsWarps + 2 + 2 * warp);
-    copies = reinterpret_cast<const char*>(of_parts) + logits_copies_at(C) +
-             warp * C.experts * p.part_features * size_of(C.weight);
-    if constexpr (!C.static_weight) ptx::grid_dependency_wait();
-    if (lane == 0 && begin < end) {
-      const uint32_t bytes = (end - begin) * size_of(C.weight);
-      ptx::mbarrier_init(copies_barrier, 1);
-      ptx::fence_mbarrier_init();
-      ptx::mbarrier_arrive_expect(copies_barrier, C.experts * bytes);
-      CLEAVE_UNROLL
-      for (uint32_t e = 0; e < C.experts; ++e) {
-        ptx::bulk_load(ptx::shared_address(copies) + e * p.part_features * size_of(C.weight),
-                       weight_line(e) + begin * size_of(C.weight), bytes, copies_barrier, ptx::CacheHint::evict_first);
-      }
-    }
-    __syncwarp();
-  }
-
   LaneElements<C.weight, C.vectors> weights[kAhead][C.experts];
   LaneElements<C.x, C.vectors> of_tokens[kAhead][C.tokens];
   const auto load_weights = [&](uint32_t k) {
@@ -148,22 +100,13 @@ CLEAVE_DEVICE void logits(const LogitsParams& p) {
 
   float sums[C.tokens][C.experts] = {};
   const uint32_t first = begin + lane * kLaneElements;
-  if constexpr (C.static_weight && !C.copied) load_weights(first);
+  if constexpr (C.static_weight) load_weights(first);
   ptx::grid_dependency_wait();
   for (uint32_t k = first; k < end; k += kAhead * kPieceElements) {
-    if constexpr (!C.copied)
-      if (!C.static_weight || k != first) load_weights(k);
+    if (!C.static_weight || k != first) load_weights(k);
     load_tokens(k);
-    if constexpr (C.copied)
-      if (k == first) ptx::mbarrier_wait(copies_barrier, 0);
     CLEAVE_UNROLL
     for (uint32_t ahead = 0; ahead < kAhead; ++ahead) {
-      if constexpr (C.copied) {
-        const uint32_t at = k - begin + ahead * kPieceElements;
-        CLEAVE_UNROLL
-        for (uint32_t e = 0; e < C.experts; ++e)
-          weights[ahead][e].load(copies + (e * p.part_features + at) * size_of(C.weight), at, end - begin);
-      }
       CLEAVE_UNROLL
       for (uint32_t element = 0; element < kLaneElements; ++element) {
         CLEAVE_UNROLL
@@ -181,19 +124,11 @@ CLEAVE_DEVICE void logits(const LogitsParams& p) {
     const float sum = sum_over_warp(sums[i / C.experts][i % C.experts]);
     if (lane == i) own = sum;
   }
-  float* const to = of_parts + lane * kLogitsWarps + rank * kParts + warp % kParts;
-  if constexpr (C.cluster > 1) {
-    ptx::cluster_wait();
-    if (lane < kLogits) ptx::store_async(ptx::shared_address(to), sums_barrier, share, own);
-  } else {
-    if (lane < kLogits) *to = own;
-    __syncthreads();
-  }
+  if (lane < kLogits) of_parts[lane * kLogitsWarps + part] = own;
+  __syncthreads();
   const uint32_t token = token0 + threadIdx.x / C.experts;
-  const uint32_t expert = expert0 + rank * C.experts + threadIdx.x % C.experts;
-  if (threadIdx.x >= kLogits) return;
-  if constexpr (C.cluster > 1) ptx::mbarrier_wait_cluster(sums_barrier, 0);
-  if (token >= p.tokens || expert >= p.experts) return;
+  const uint32_t expert = expert0 + threadIdx.x % C.experts;
+  if (threadIdx.x >= kLogits || token >= p.tokens || expert >= p.experts) return;
   const float* const parts = of_parts + threadIdx.x * kLogitsWarps;
   float logit = parts[0];
   CLEAVE_UNROLL

@@ -10,7 +10,7 @@ struct LogitsParams {
   uint32_t experts = 1;
   uint32_t features = 0;
   uint32_t part_features = 0;  // of each of kLogitsWarps parts
-  FastDivmod expert_tiles;     // clusters of the same tokens, which follow each other
+  FastDivmod expert_ctas;      // CTAs of the same tokens, which follow each other
   const void* x = nullptr;
   int64_t x_stride = 0;  // from token to token, in elements
   const void* weight = nullptr;
