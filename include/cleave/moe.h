@@ -38,8 +38,8 @@ namespace cleave {
 ///     the order of the slots and in float32. Dropped slots add nothing.
 /// combine_backward: the gradients of combine's rows and weights; `tokens` is that of its tokens.
 ///
-/// With `scaled`, rows have 8 bits and a scale for each 128 columns: permute and gather quantise the tokens, as `quantize`
-/// does in blocks of 1x128 (quantize.h), and write `row_scales`, zeros for the dropped; combine reads them.
+/// With `scaled`, rows have 8 bits and a scale for each 128 columns: permute and gather quantise the tokens, as
+/// `quantize` does in blocks of 1x128 (quantize.h), and write `row_scales`, zeros for the dropped; combine reads them.
 enum class MoeOperation : uint8_t { offsets, sort, permute, gather, combine, combine_backward };
 
 /// A plain value that says what to compute.

@@ -46,7 +46,7 @@ class Float8SwiGLU(nn.Module):
 
     @classmethod
     def from_float(cls, gate_up: nn.Linear, down: nn.Linear, **options: Any) -> Float8SwiGLU:
-        """Of two layers as they are in models that keep gates and ups in one; shares their parameters."""
+        """Joins two layers of a model that keeps gates and ups in one; shares their parameters."""
         if gate_up.out_features != 2 * down.in_features:
             raise ValueError(
                 f"gate_up has {gate_up.out_features} outputs and down {down.in_features} inputs; gate_up must have "
