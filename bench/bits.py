@@ -81,7 +81,11 @@ def questions(case: GemmCase) -> list[Question]:
         together = f"{base} parallel {count}"
         found.append(Question("slices", base, (together,)))
         names = [f"{base} serial {count}", f"{base} cluster {count}", f"{base} parallel {count} clusters 2"]
+        names.append(f"{base} in_turn {count}")
         found += [Question(f"who adds slices up: {name.split()[-2]}", together, (name,)) for name in served(names)]
+        clusters, turns = (served([f"{together} {who} 2"]) for who in ("clusters", "in_turn"))
+        if clusters and turns:
+            found.append(Question("clusters' slices in turn", clusters[0], tuple(turns)))
     found += [Question("stream_k", tile, (name,)) for tile in tiles for name in served([f"{tile} stream_k 1"])]
     return found
 

@@ -39,6 +39,7 @@ class Collector {
     narrow_groups();
     windows();
     spread();
+    one_tap();
     for (const Precision precision : {Precision::ieee, Precision::tf32x3, Precision::bf16x3}) other_float32(precision);
     visit_layer();
     return std::move(configs_);
@@ -51,6 +52,7 @@ class Collector {
       spec.split = split;
       spec.in_turn = in_turn;
       spec.slices = split == SplitKMode::none && !in_turn ? 1 : 8;
+      spec.cluster_k = split == SplitKMode::parallel && in_turn ? 4 : 1;
       if (p.a.alignment < 16 && p.b.alignment < 16 && has_tma(spec.family)) continue;
       // Multicast and the order of D's stores do not depend on the rest: once each is enough.
       if (!all_sharings && (spec.transposed || spec.multicast_m * spec.multicast_n > 1)) continue;
@@ -100,7 +102,7 @@ class Collector {
   void in_turn() {
     const auto add = [&](GemmProblem p, bool all_sharings = false) {
       p.deterministic = Determinism::batch_invariant;
-      visit(p, SplitKMode::none, all_sharings, true);
+      for (const SplitKMode split : {SplitKMode::none, SplitKMode::parallel}) visit(p, split, all_sharings, true);
     };
     for (const DType in : {DType::bf16, DType::f32}) add(product(in, in, in), in == DType::bf16);
     add(product(DType::f16, DType::f16, DType::f32, Major::k, Major::mn));
@@ -404,7 +406,8 @@ class Collector {
     layer.epilogue = epilogue_of(Activation::gelu_erf);
     for (const SplitKMode split : {SplitKMode::none, SplitKMode::parallel, SplitKMode::stream_k}) add(layer, split);
     layer.deterministic = Determinism::batch_invariant;
-    add(layer, SplitKMode::none, true);
+    for (const SplitKMode split : {SplitKMode::none, SplitKMode::parallel}) add(layer, split, true);
+    add(weights(DType::bf16, DType::bf16, 128, false), SplitKMode::parallel, true);
     add(with_function(weights(DType::bf16, DType::bf16, 128, false)));
     const auto bytes = [](DType type, int64_t group, bool has_zero, WeightFormat format = WeightFormat::int4) {
       GemmProblem p = weights(type, DType::bf16, group, has_zero, Major::k, format);
@@ -528,6 +531,29 @@ class Collector {
     add(DType::f16, DType::f16, 32, 64, 3, 1);
     add(DType::f16, DType::bf16, 6, 72, 4, 2);
     add(DType::f16, DType::f16, 3, 96, 4, 4);
+  }
+
+  void one_tap() {
+    const auto add = [&](Conv kind, DType in, DType out, int64_t channels, int64_t filters, bool finishes = false) {
+      const ConvLayout conv{.kind = kind,
+                            .images = 64,
+                            .channels = channels,
+                            .filters = filters,
+                            .axes = {ConvAxis{}, ConvAxis{.size = 56}, ConvAxis{.size = 56}}};
+      GemmProblem p = implicit_gemm(conv, 1, in, out);
+      if (finishes) {
+        p.has_c = true;
+        p.bias = Bias::row;
+        p.epilogue = epilogue_of(Activation::silu);
+      }
+      for (const GemmProblem& of : {p, with_function(p)}) add_direct(of);
+    };
+    for (const Conv kind : {Conv::fprop, Conv::dgrad}) {
+      add(kind, DType::f16, DType::f16, 24, 144);
+      add(kind, DType::bf16, DType::f32, 144, 40);
+      add(kind, DType::bf16, DType::bf16, 192, 32, true);
+      add(kind, DType::f16, DType::bf16, 16, 96, true);
+    }
   }
 
   void other_float32(Precision precision) {

@@ -75,6 +75,11 @@ inline bool needs_workspace(const GemmConfig& config) {
   return config.schedule.split != SplitKMode::none && config.schedule.split != SplitKMode::cluster;
 }
 
+/// Slices that meet before they go to global memory: a cluster's, or those that a CTA of a split takes in turn.
+inline uint32_t slices_together(const GemmConfig& config) {
+  return std::max(config.cluster.k, config.schedule.turns);
+}
+
 /// Nothing, if there are no tiles.
 struct GemmGrid {
   ScheduleShape schedule;
@@ -106,8 +111,9 @@ inline GemmGrid gemm_grid(const GemmConfig& config, const GemmTiles& tiles, uint
   const uint32_t resident = std::max(num_sms / sharing, 1u);
   const bool stream = config.schedule.split == SplitKMode::stream_k;
   const bool classes = config.schedule.grouping == Grouping::classes;
-  const bool in_turn = config.schedule.in_turn;
-  const uint32_t units = stream || in_turn ? total : total * (slices / config.cluster.k);
+  const bool whole = config.schedule.in_turn && config.schedule.split == SplitKMode::none;  // tiles, slice by slice
+  const uint32_t together = slices_together(config);
+  const uint32_t units = stream || whole ? total : total * (slices / together);
 
   GemmGrid grid;
   if (total == 0) return grid;
@@ -119,9 +125,9 @@ inline GemmGrid gemm_grid(const GemmConfig& config, const GemmTiles& tiles, uint
   s.batches = tiles.batches;
   s.k_blocks = tiles.k_blocks;
   if (classes) s.line = uint32_t(tiles.line);
-  s.slices = stream || in_turn ? 1 : slices;
-  s.in_turn = in_turn ? slices : 1;
-  s.slices_per_cluster = config.cluster.k;
+  s.slices = stream || whole ? 1 : slices;
+  s.in_turn = whole ? slices : 1;
+  s.slices_per_cluster = together;
 
   // Persistent clusters.
   if (config.cluster.k > 1) {
@@ -153,7 +159,7 @@ inline GemmGrid gemm_grid(const GemmConfig& config, const GemmTiles& tiles, uint
     grid.partial_bytes = all_tiles * tile_bytes;
   } else if (config.schedule.split == SplitKMode::parallel) {
     grid.counter_bytes = all_tiles * (config.cluster.k > 1 ? config.cluster.k * sizeof(uint32_t) : sizeof(FixupWord));
-    grid.partial_bytes = all_tiles * tile_bytes * (slices / config.cluster.k);
+    grid.partial_bytes = all_tiles * tile_bytes * (slices / together);
   } else if (stream) {
     grid.counter_bytes = grid.blocks * sizeof(uint32_t);
     grid.partial_bytes = 2 * grid.blocks * tile_bytes;  // the end of one tile, the start of another

@@ -17,8 +17,8 @@ namespace {
 
 constexpr int64_t kRows[] = {1, 16, 64, 128, 512, 4096};  // of the product, or of each group
 constexpr int64_t kGroups = 16;                           // whatever their number, as experts are dealt to ranks
-constexpr double kLaunchUs = 3.5;                         // of what is predicted: the same for all orders
-constexpr int32_t kSlices[] = {1, 2, 3, 4, 6, 8, 12, 16};
+constexpr double kWorst = 8;                              // the higher, the more the worst M counts
+constexpr int32_t kSlices[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32};
 
 /// The problem as a row of it finds it in any batch: the stride of a single row says nothing unless it is a view of
 /// more, and a row further on may be aligned to less than the first.
@@ -59,24 +59,28 @@ std::vector<Choice> of_slices(const GemmProblem& problem, const DeviceInfo& devi
 
 struct Rated {
   SumOrder order;
-  double log_us = 0;  // summed over M
+  double loss = 0;  // a power of its time, of the best order's, summed over M: mostly that of the worst
   uint32_t served = 0;
 };
 
-/// The least time of each order for one M.
+/// What each order loses for one M.
 void rate(const GemmProblem& problem, const DeviceInfo& device, std::vector<Rated>& rated) {
   std::vector<SumOrder> seen;
+  std::vector<double> least;  // of each
   for (const int32_t slices : kSlices) {
     for (const Choice& choice : of_slices(problem, device, slices)) {
       const auto order = sum_order(choice);
       if (!order || std::ranges::find(seen, *order) != seen.end()) continue;
       seen.push_back(*order);
-      auto known = std::ranges::find(rated, *order, &Rated::order);
-      if (known == rated.end()) known = rated.insert(rated.end(), {*order});
-      known->log_us += std::log(std::max(choice.predicted_us - kLaunchUs, 1.0));
-      ++known->served;
+      least.push_back(choice.predicted_us);
     }
     if (problem.split_k_slices > 0) break;
+  }
+  for (size_t i = 0; i < seen.size(); ++i) {
+    auto known = std::ranges::find(rated, seen[i], &Rated::order);
+    if (known == rated.end()) known = rated.insert(rated.end(), {seen[i]});
+    known->loss += std::pow(least[i] / *std::ranges::min_element(least), kWorst);
+    ++known->served;
   }
 }
 
@@ -85,7 +89,7 @@ std::optional<SumOrder> find_order(const GemmProblem& problem, const DeviceInfo&
   for (const int64_t rows : kRows) rate(with_rows(problem, rows), device, rated);
   const Rated* best = nullptr;
   for (const Rated& each : rated) {
-    if (each.served == std::size(kRows) && (best == nullptr || each.log_us < best->log_us)) best = &each;
+    if (each.served == std::size(kRows) && (best == nullptr || each.loss < best->loss)) best = &each;
   }
   if (best == nullptr) return std::nullopt;
   return best->order;
@@ -128,9 +132,10 @@ std::optional<SumOrder> sum_order(const Choice& choice) {
   const Spec& s = choice.spec;
   // Warps of the streamed kernel cut K, by tile.
   const bool by_warps = s.family == KernelFamily::direct || s.family == KernelFamily::streamed;
-  if (s.narrow || s.cluster_k > 1 || s.split == SplitKMode::stream_k || by_warps) return std::nullopt;
+  if (s.narrow || s.split == SplitKMode::stream_k || by_warps) return std::nullopt;
+  const bool joins = s.split == SplitKMode::parallel && s.cluster_k < s.slices;
   const bool breaks = s.slices > 1 || choice.config.scales.promote;
-  return SumOrder{s.family, breaks ? choice.config.tile.k : 0, s.slices};
+  return SumOrder{s.family, breaks ? choice.config.tile.k : 0, s.slices, joins ? s.cluster_k : 1};
 }
 
 std::optional<SumOrder> invariant_order(const GemmProblem& problem, const DeviceInfo& device) {

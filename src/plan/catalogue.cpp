@@ -12,6 +12,7 @@
 #include "plan/conv_choice.h"
 #include "plan/cost/cost.h"
 #include "plan/direct/choice.h"
+#include "plan/direct/rows.h"
 #include "plan/measured/covering.h"
 #include "plan/operand_layout.h"
 #include "plan/quantize_apart.h"
@@ -119,6 +120,7 @@ constexpr uint32_t kClusters[] = {2, 4, 8};  // of slices that are joined first
 constexpr uint32_t kClusterSlices[] = {2, 3, 4, 6, 8};
 constexpr uint32_t kMostClusterTile = 128 * 128;
 constexpr uint32_t kMostJoinedTile = 64 * 128;  // by clusters before others
+constexpr uint32_t kLeastJoined = 12;           // slices that are joined first, where one order is to serve every M
 
 /// Whether stream_k may pay where only the GPU knows how many tiles there are. With 8 bits it does not: on 52 pairs of
 /// the same tile it took 1 to 3 % longer, whatever the waves, and three of unseen shapes lost 4 to 5 % by it.
@@ -344,7 +346,7 @@ void add(Considered& out, const GemmProblem& problem, const DeviceInfo& device, 
   out.add(*choice, predict_roughly_us(*choice, device));
 }
 
-/// Parallel split-K whose clusters join first.
+/// Parallel split-K whose clusters, or CTAs in turn, join slices first.
 void add_clustered(Considered& out, const GemmProblem& problem, const DeviceInfo& device, Spec spec) {
   for (const uint32_t cluster_k : kClusters) {
     if (spec.slices % cluster_k != 0 || spec.slices == cluster_k) continue;
@@ -368,6 +370,7 @@ void add_splits(Considered& out, const GemmProblem& problem, const DeviceInfo& d
   const bool any = mode == SplitKMode::automatic;
   const bool pruned = any && is_product(problem);  // only those were measured
   const uint32_t given = uint32_t(problem.split_k_slices);
+  const bool invariant = problem.deterministic == Determinism::batch_invariant;
   const auto wants = [&](SplitKMode m) { return mode == m || any; };
 
   Spec unsplit = spec;
@@ -375,11 +378,13 @@ void add_splits(Considered& out, const GemmProblem& problem, const DeviceInfo& d
   const auto whole = make_choice(problem, device, unsplit);
   if (wants(SplitKMode::none) && given <= 1) add(out, problem, device, spec);
   if (!whole || spec.pingpong) return;
-  if (problem.deterministic == Determinism::batch_invariant && any && given > 1) {
+  if (invariant && any && given > 1) {
     Spec in_turn = spec;
     in_turn.in_turn = true;
     in_turn.slices = given;
     add(out, problem, device, in_turn);
+    in_turn.split = SplitKMode::parallel;
+    if (given >= kLeastJoined) add_clustered(out, problem, device, in_turn);
   }
   const auto tiles = uint32_t(sharers(whole->config) * whole->tiles);
   const uint32_t k_blocks = whole->schedule.k_blocks;
@@ -390,7 +395,8 @@ void add_splits(Considered& out, const GemmProblem& problem, const DeviceInfo& d
     if (given > 0) {
       spec.slices = given;
       add(out, problem, device, spec);
-      if (m == SplitKMode::parallel) add_clustered(out, problem, device, spec);
+      const bool few = invariant && given < kLeastJoined;
+      if (m == SplitKMode::parallel && !few) add_clustered(out, problem, device, spec);
       continue;
     }
     const auto counts =
@@ -466,6 +472,10 @@ Considered consider(const GemmProblem& problem, const DeviceInfo& device, Kernel
   if (kernels == Kernels::any_images || !runs_as_product(problem)) return consider_own(problem, device, kernels);
   Considered out = consider_own(*matrix_product(problem), device, kernels);
   out.serve_convolution();
+  // Products' tiles and k blocks have nothing empty in them where both are multiples of 64.
+  const bool whole = problem.n % 64 == 0 && problem.k % 64 == 0 && problem.kernel != KernelFamily::direct;
+  const auto rows = whole ? std::nullopt : direct_rows_spec(problem, device);
+  if (rows) add(out, problem, device, *rows);
   return out;
 }
 

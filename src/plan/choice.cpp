@@ -152,13 +152,15 @@ uint32_t set_slices(const Spec& spec, uint32_t k_blocks, Choice& choice) {
   if (!is_sliced(c.schedule.split) && !spec.in_turn) return 1;
   uint32_t slices = std::min(std::max(spec.slices, 1u), std::max(k_blocks, 1u));
   c.cluster.k = c.schedule.split == SplitKMode::cluster    ? slices
-                : c.schedule.split == SplitKMode::parallel ? spec.cluster_k
-                                                           : 1;
-  slices -= slices % c.cluster.k;
+                : c.schedule.split != SplitKMode::parallel ? 1
+                : spec.in_turn                             ? 1
+                                                           : spec.cluster_k;
+  c.schedule.turns = c.schedule.split == SplitKMode::parallel && spec.in_turn ? spec.cluster_k : 1;
+  slices -= slices % slices_together(c);
   if (slices > 1) return slices;
   choice.spec.split = c.schedule.split = SplitKMode::none;  // nothing to add up
   choice.spec.in_turn = c.schedule.in_turn = false;
-  c.cluster.k = 1;
+  c.cluster.k = c.schedule.turns = 1;
   return 1;
 }
 
@@ -227,7 +229,7 @@ std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& 
   if (!is_countable(c, tiles, slices)) return std::nullopt;
 
   choice.spec.slices = streamed ? spec.slices : slices;
-  choice.spec.cluster_k = c.schedule.split == SplitKMode::parallel ? c.cluster.k : 1;
+  choice.spec.cluster_k = c.schedule.split == SplitKMode::parallel ? slices_together(c) : 1;
   const GemmGrid grid = gemm_grid(c, tiles, choice.spec.slices, uint32_t(device.num_sms));
   choice.schedule = grid.schedule;
   choice.blocks = grid.blocks;

@@ -29,8 +29,10 @@ std::string to_string(const Spec& s) {
   }
   if (s.multicast_m * s.multicast_n > 1) text += fmt::format(" multicast {}x{}", s.multicast_m, s.multicast_n);
   if (s.split != SplitKMode::none) text += fmt::format(" {} {}", to_string(s.split), s.slices);
-  if (s.in_turn) text += fmt::format(" in_turn {}", s.slices);
-  if (s.cluster_k > 1 && s.split == SplitKMode::parallel) text += fmt::format(" clusters {}", s.cluster_k);
+  const bool split = s.split != SplitKMode::none;
+  if (s.in_turn) text += fmt::format(" in_turn {}", split ? s.cluster_k : s.slices);
+  if (!s.in_turn && s.cluster_k > 1 && s.split == SplitKMode::parallel)
+    text += fmt::format(" clusters {}", s.cluster_k);
   return text;
 }
 
@@ -54,7 +56,7 @@ std::optional<Spec> parse_spec(std::string_view text) {
         if (!pair(spec.multicast_m, spec.multicast_n)) return std::nullopt;
       } else if (word == "in_turn") {
         spec.in_turn = true;
-        if (!(words >> spec.slices)) return std::nullopt;
+        if (!(words >> (spec.split == SplitKMode::none ? spec.slices : spec.cluster_k))) return std::nullopt;
       } else if (word == "clusters") {
         if (!(words >> spec.cluster_k)) return std::nullopt;
       } else {

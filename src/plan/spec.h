@@ -24,11 +24,12 @@ struct Spec {
   bool by_group = false;  ///< convolutions in groups: a launch for each (parts_plan.h)
   bool apart = false;     ///< out_scale: D in float32, which a kernel behind the product quantises (quantize_apart.h),
   bool halves = false;    ///< and of gated columns both halves, which that kernel joins
-  bool in_turn = false;   ///< no split: each CTA adds up `slices` of its tiles one after the other
+  bool in_turn = false;   ///< each CTA adds up slices of its tiles one after the other: all, or where K is split
+                          ///< `cluster_k`
   uint32_t multicast_m = 1, multicast_n = 1;
   SplitKMode split = SplitKMode::none;
   uint32_t slices = 1;
-  uint32_t cluster_k = 1;  ///< parallel: slices that one cluster joins before anything goes to global memory
+  uint32_t cluster_k = 1;  ///< parallel: slices that one cluster, or CTA, joins before they go to global memory
 
   friend bool operator==(const Spec&, const Spec&) = default;
 };

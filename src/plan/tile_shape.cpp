@@ -330,9 +330,13 @@ class TileShaper {
   bool adds_in_turn() const {
     const bool walks_tiles = c_.schedule.grouping != Grouping::k && c_.conv.kind == Conv::none;
     const bool stores_two_waves = has_two_waves(c_) && !store_by_tma_fits(c_);  // by threads
+    // Beside partial tiles, nor are there any for the bookkeeping of shared loads.
+    const bool shares = c_.schedule.split != SplitKMode::none && sharers(c_) > 1;
     const bool fewer = c_.epilogue.has_c || c_.operands.a == DType::f32 || stores_two_waves;
-    const uint32_t most = crowds(c_) ? 80 : fewer ? 88 : 96;
-    return walks_tiles && !c_.warps.pingpong && !c_.scales.promote && c_.warps.consumers < 3 &&
+    // A packed weight's elements take some, too.
+    const bool packed = has_weights(c_), few = has_two_waves(c_) || c_.schedule.split != SplitKMode::none;
+    const uint32_t most = packed && few ? 72 : crowds(c_) ? 80 : fewer || packed ? 88 : 96;
+    return walks_tiles && !shares && !c_.warps.pingpong && !c_.scales.promote && c_.warps.consumers < 3 &&
            accumulators_per_thread(c_) <= most;
   }
 

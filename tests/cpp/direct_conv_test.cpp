@@ -126,6 +126,43 @@ TEST(DirectConv, ServesNarrowGroups) {
   }
 }
 
+TEST(DirectConv, StagesWhatACtasLinesMeet) {
+  Random random(7);
+  int staged = 0;
+  for (int round = 0; round < 300; ++round) {
+    const Conv kind = random.coin() ? Conv::fprop : Conv::dgrad;
+    const ConvAxis height = draw_axis(random, 4), width = draw_axis(random, 4);
+    const ConvLayout conv{.kind = kind, .images = 2, .channels = 1, .filters = 1, .axes = {kNone, height, width}};
+    GemmProblem p = implicit_gemm(conv, 48, DType::f16, DType::f16);
+    p.kernel = KernelFamily::direct;
+    const Cheapest best = cheapest(p, h100(), Kernels::all);
+    if (!best.choice || best.choice->blocks == 0 || best.choice->config.direct.pixels == 0) continue;
+    SCOPED_TRACE(text(conv));
+    ++staged;
+    const GemmConfig& c = best.choice->config;
+    const DirectShape shape = direct_shape(*best.choice);
+    EXPECT_EQ(c.direct.pixels, staged_lines(c) * staged_columns(c));
+    for (uint32_t line0 = 0; line0 < shape.made[0]; line0 += direct_lines(c)) {
+      const int32_t first = staged_first(kind, c.direct.height, line0, shape.pad[0]);
+      for (uint32_t line = line0; line < std::min(line0 + direct_lines(c), shape.made[0]); ++line) {
+        for (uint32_t tap = 0; tap < c.direct.height.taps; ++tap) {
+          const int32_t y = gathered_at(kind, c.direct.height.map(shape.pad[0]), line, tap);
+          if (!is_inside(y, shape.gathered[0])) continue;
+          EXPECT_GE(y, first);
+          EXPECT_LT(y, first + int32_t(staged_lines(c)));
+        }
+      }
+    }
+    for (uint32_t strip = 0; strip < c.direct.strips; ++strip) {
+      const int32_t way = first_gathered(kind, c.direct.width, strip * c.tile.m, shape.pad[1]) -
+                          first_gathered(kind, c.direct.width, 0, shape.pad[1]);
+      EXPECT_EQ(way, int32_t(strip * strip_step(c)));
+      EXPECT_LE(uint32_t(way) + gathered_span(kind, c.direct.width, c.tile.m).size(), staged_columns(c));
+    }
+  }
+  EXPECT_GT(staged, 100);
+}
+
 TEST(DirectConv, SlicesOfWeightGradientsHaveEveryLineOnce) {
   for (const int64_t group : {1, 2, 4}) {
     for (const int32_t taps : {3, 5, 7}) {

@@ -482,6 +482,41 @@ TEST(Schedule, SlicesInTurnAreThoseOfASplit) {
   expect_slices_in_turn<Grouping::n>(cases);
 }
 
+template <Grouping grouping>
+void expect_ranks_in_turn(Cases& cases) {
+  for (int round = 0; round < 100; ++round) {
+    const Case x = cases.draw(SplitKMode::parallel, grouping);
+    const Schedule schedule = make_schedule(x.shape);
+    for (uint32_t worker = 0; worker < x.shape.clusters; ++worker) {
+      std::vector<TileScheduler<SplitKMode::parallel, grouping>> ranks;
+      for (uint32_t rank = 0; rank < schedule.slices_per_cluster; ++rank)
+        ranks.emplace_back(schedule, worker, x.shape.clusters, rank, x.table<grouping>());
+      TileScheduler<SplitKMode::parallel, grouping, true> alone(schedule, worker, x.shape.clusters, 0,
+                                                                x.table<grouping>());
+      for (WorkTile work, turn; ranks[0].next(work);) {
+        for (uint32_t rank = 0; rank < ranks.size(); ++rank) {
+          if (rank > 0) ASSERT_TRUE(ranks[rank].next(work));
+          ASSERT_TRUE(alone.next(turn));
+          ASSERT_EQ(std::tuple(turn.tile, turn.m, turn.n, turn.batch, turn.slice),
+                    std::tuple(work.tile, work.m, work.n, work.batch, work.slice));
+          ASSERT_EQ(std::tuple(turn.k_first, turn.k_step, turn.k_count),
+                    std::tuple(work.k_first, work.k_step, work.k_count));
+        }
+        ASSERT_EQ(alone.finished(), ranks[0].finished());
+      }
+      ASSERT_TRUE(alone.finished());
+    }
+  }
+}
+
+// The slices of a cluster's ranks, all of them by one CTA, in the order in which the cluster adds them up.
+TEST(Schedule, SlicesInTurnAreThoseOfACluster) {
+  Cases cases(11);
+  expect_ranks_in_turn<Grouping::none>(cases);
+  expect_ranks_in_turn<Grouping::m>(cases);
+  expect_ranks_in_turn<Grouping::n>(cases);
+}
+
 uint32_t k_blocks_of(const std::vector<WorkTile>& walk) {
   uint32_t blocks = 0;
   for (const WorkTile& work : walk) blocks += work.k_count;

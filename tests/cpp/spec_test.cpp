@@ -39,7 +39,7 @@ TEST(Spec, EveryOneComesBack) {
               .multicast_m = uint32_t(random.number(1, 2)),
               .multicast_n = uint32_t(random.number(1, 2)),
               .split = random.pick(kSplits)};
-    spec.in_turn = spec.split == SplitKMode::none && random.coin();
+    spec.in_turn = (spec.split == SplitKMode::none || spec.split == SplitKMode::parallel) && random.coin();
     if (spec.split != SplitKMode::none || spec.in_turn) spec.slices = uint32_t(random.number(1, 200));
     if (spec.split == SplitKMode::parallel) spec.cluster_k = uint32_t(random.number(1, 8));
     ASSERT_EQ(parse_spec(to_string(spec)), spec) << to_string(spec);

@@ -298,6 +298,39 @@ def test_data_gradients_to_few_channels(name: str) -> None:
             case.check()
 
 
+ONE_TAP = {
+    "24 and 144": Convolution(3, 24, 144, (Axis(19), Axis(23))),
+    "16 and 8": Convolution(2, 16, 8, (Axis(112), Axis(111))),
+    "40 and 168": Convolution(2, 40, 168, (Axis(28), Axis(28))),
+    "64 and 192": Convolution(5, 64, 192, (Axis(56), Axis(56))),
+    "72 and 136": Convolution(1, 72, 136, (Axis(7), Axis(5))),
+    "8 and 192": Convolution(9, 8, 192, (Axis(40), Axis(40))),
+    "one pixel": Convolution(1, 24, 40, (Axis(1), Axis(1))),
+    "along a line": Convolution(3, 96, 24, (Axis(5000),)),
+}
+
+
+@pytest.mark.parametrize("name", ONE_TAP)
+@pytest.mark.parametrize("kind", ["fprop", "dgrad"])
+def test_one_tap_of_few_channels(name: str, kind: str) -> None:
+    """By the tile that is chosen, and by every other one that there is."""
+    of = ONE_TAP[name]
+    for dtype in ("float16", "bfloat16"):
+        for epilogue in ({"out_dtype": "float32"}, {"has_c": True, "has_bias": True, "activation": "relu"}):
+            Case(kind, of, dtype, options={"kernel": "direct"}, **epilogue).check()
+    case = Case(kind, of, options={"kernel": "direct"})
+    case.check()
+    columns = of.filters if kind == "fprop" else of.channels
+    served = 0
+    for rows in (128, 256, 512):
+        try:
+            case.check_kernel(f"direct {rows}x{columns}")
+            served += 1
+        except ValueError:
+            continue
+    assert served > 0
+
+
 GROUPS_OF_CHANNELS = {
     "8 channels": Convolution(3, 64, 64, (Axis(29, 3, 1, 1, 1), Axis(31, 3, 1, 1, 1)), groups=8),
     "8 channels, stride 2": Convolution(3, 96, 96, (Axis(29, 3, 2, 1, 1), Axis(56, 3, 2, 1, 1)), groups=12),

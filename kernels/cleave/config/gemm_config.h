@@ -88,7 +88,8 @@ struct ScheduleConfig {
   Grouping grouping = Grouping::none;
   uint32_t group_capacity = 0;  // groups that there is shared memory for
   bool apart = false;           // groups of K: each group's operands are matrices by themselves
-  bool in_turn = false;         // none: a CTA adds up a tile's slices one after the other, as others would together
+  bool in_turn = false;         // none, parallel: a CTA adds up slices one after the other, as others would together:
+  uint32_t turns = 1;           // none: all of a tile's; parallel: so many, where a cluster would join them
 
   CLEAVE_HD friend constexpr bool operator==(const ScheduleConfig&, const ScheduleConfig&) = default;
 };
@@ -109,8 +110,9 @@ struct ConvConfig {
 
 /// pixels: multiply-adds, pixel by pixel. On tensor cores, windows: rows of the product are windows of the images'
 /// lines (config/direct_windows.h); spread: they are gathered pixels, whose products with all taps meet afterwards
-/// (config/direct_spread.h); shift: rows are pixels in shared memory, which taps shift (config/direct_shift.h).
-enum class DirectMethod : uint8_t { pixels, windows, spread, shift };
+/// (config/direct_spread.h); shift: rows are pixels in shared memory, which taps shift (config/direct_shift.h); rows:
+/// of one tap, they are pixels in registers (config/direct_rows.h).
+enum class DirectMethod : uint8_t { pixels, windows, spread, shift, rows };
 
 /// direct: a CTA makes tile.n channels; of a line, `strips` of tile.m pixels beside each other.
 struct DirectConfig {
@@ -118,7 +120,7 @@ struct DirectConfig {
   uint32_t vector = 1;  // channels of a thread; windows: of a pixel
   uint32_t group = 1;   // channels, and filters, of a group; shift: those that are made, and tile.k are gathered
   uint32_t strips = 1;
-  uint32_t pixels = 0;  // shift: that shared memory has room for, in a stage
+  uint32_t pixels = 0;  // that shared memory has room for: shift, in a stage; pixels: all (direct_pixels.h), or none
   DirectAxis height, width;
 
   CLEAVE_HD friend constexpr bool operator==(const DirectConfig&, const DirectConfig&) = default;
@@ -306,8 +308,12 @@ CLEAVE_HD constexpr uint32_t stage_columns(const GemmConfig& c) {
 /// CTAs that an SM has registers for, at least.
 CLEAVE_HD constexpr uint32_t resident_ctas(const GemmConfig& c) {
   if (c.direct.method == DirectMethod::spread) return 2;
+  if (c.direct.method == DirectMethod::rows) {
+    const uint32_t held = c.tile.m / 128 * (ceil_div(c.tile.k, 32u) * 8 + c.direct.vector * 4);  // pixels, and sums
+    return held <= 40 ? 3 : 2;
+  }
   if (c.conv.kind == Conv::wgrad && c.direct.method == DirectMethod::shift) return 2;
-  if (c.direct.method == DirectMethod::pixels || c.conv.kind == Conv::wgrad) return 1;
+  if (c.direct.method == DirectMethod::pixels || c.conv.kind == Conv::wgrad) return c.direct.pixels > 0 ? 2 : 1;
   const bool has_classes = c.conv.kind == Conv::dgrad && c.direct.height.stride * c.direct.width.stride > 1;
   return accumulators_per_thread(c) <= 32 && !has_classes ? 3 : 2;
 }

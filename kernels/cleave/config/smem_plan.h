@@ -2,6 +2,8 @@
 // launch and the number of stages, and by the kernels for the offsets.
 #pragma once
 
+#include "cleave/config/direct_pixels.h"
+#include "cleave/config/direct_rows.h"
 #include "cleave/config/direct_shift.h"
 #include "cleave/config/direct_spread.h"
 #include "cleave/config/direct_windows.h"
@@ -57,13 +59,12 @@ CLEAVE_HD constexpr SmemPlan smem_plan(const GemmConfig& c) {
   const bool specialised = has_tma(c.family);
   SmemPlan plan;
   if (c.family == KernelFamily::direct) {
-    const uint32_t taps = c.direct.height.taps * c.direct.width.taps;
-    const uint32_t filters = taps * c.direct.group * direct_filter_row(c);
-    const uint32_t floats = c.conv.kind == Conv::wgrad ? direct_places(c) * direct_made(c) : filters;
     plan.bytes = c.direct.method == DirectMethod::windows  ? window_bytes(c)
                  : c.direct.method == DirectMethod::spread ? spread_bytes(c)
                  : c.direct.method == DirectMethod::shift  ? shift_bytes(c)
-                                                           : floats * uint32_t(sizeof(float));
+                 : c.direct.method == DirectMethod::rows   ? rows_bytes(c)
+                 : c.conv.kind == Conv::wgrad              ? direct_places(c) * direct_made(c) * uint32_t(sizeof(float))
+                                                           : pixels_bytes(c);
     return plan;
   }
   const bool streamed = c.family == KernelFamily::streamed;  // A, and its scales, through registers alone

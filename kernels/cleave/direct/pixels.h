@@ -3,8 +3,9 @@
 //
 // Roles      a thread makes `tile.m` neighbours of a line, `direct.vector` channels of each; neighbouring threads
 //            have neighbouring channels, then strips along the line, then lines
-// Operands   pixels straight from global memory, each vector of a line once into registers, where taps and
-//            neighbours share it; lines that follow each other, from L1. Filters as float32 in shared memory, by tap
+// Operands   pixels of all lines that a CTA's lines meet in shared memory (config/direct_pixels.h) or, where they are
+//            no multiples of 16 bytes, straight from global memory; each vector of a line once into registers, where
+//            taps and neighbours share it. Filters as float32 in shared memory, by tap
 // Sums       float32, in the order of the taps
 #pragma once
 
@@ -13,6 +14,10 @@
 #include "cleave/conv/direct_conv.h"
 #include "cleave/epilogue/store_pixel.h"
 #include "cleave/memory/channel_vector.h"
+#include "cleave/ptx/barrier.h"
+#include "cleave/ptx/copy_async.h"
+#include "cleave/ptx/load_global.h"
+#include "cleave/ptx/shared.h"
 #include "cleave/ptx/sync.h"
 
 namespace cleave {
@@ -26,69 +31,128 @@ class DirectConv {
   static constexpr uint32_t kBytes = kVector * size_of(kType);
   static constexpr DirectAxis kAxis = C.direct.width, kDown = C.direct.height;
   static constexpr GatheredSpan kSpan = gathered_span(C.conv.kind, kAxis, kStrip);
+  static constexpr bool kStaged = C.direct.pixels > 0;
   static_assert(C.tile.n % kVector == 0 && kVector % kGroup == 0 && kLines > 0);
+  static_assert(!kStaged ||
+                (C.direct.pixels == staged_lines(C) * staged_columns(C) && C.tile.n * size_of(kType) % 16 == 0));
 
  public:
-  CLEAVE_DEVICE DirectConv(const Params<C>& p, float* filters) : p_(p), filters_(filters) {}
+  CLEAVE_DEVICE DirectConv(const Params<C>& p, float* filters)
+      : p_(p), filters_(filters), staged_(ptx::shared_address(filters) + round_up(pixels_filter_bytes(C), 16u)) {}
 
   CLEAVE_DEVICE void run() {
     const DirectTile tile = locate(p_.shape, blockIdx.x);
     const uint32_t channel0 = tile.channel * C.tile.n;
-    load_filters(channel0);
-    __syncthreads();
+    if constexpr (!kStaged) {
+      load_filters(channel0);
+      __syncthreads();
+    }
     const uint32_t lane = threadIdx.x % kLanes, place = threadIdx.x / kLanes;
     lane_ = lane * kVector;
     channel_ = channel0 + lane_;
     image_ = tile.image;
     column_ = (tile.column * kStrips + place % kStrips) * kStrip;
-    if (place / kStrips >= kLines || channel_ >= p_.shape.channels || column_ >= p_.shape.made[1]) return;
-    const PixelStore<C> store_pixel(p_, channel_);
+    const bool exists = place / kStrips < kLines && channel_ < p_.shape.channels && column_ < p_.shape.made[1];
+    if (!kStaged && !exists) return;
+    cta_x0_ = first_gathered(C.conv.kind, kAxis, tile.column * kStrips * kStrip, p_.shape.pad[1]) + kSpan.first;
+    const PixelStore<C> store_pixel(p_, min_of(channel_, p_.shape.channels - kVector));
     for (uint32_t step = 0; step < p_.shape.steps; ++step) {
-      const uint32_t line = (tile.row * p_.shape.steps + step) * kLines + place / kStrips;
-      if (line >= p_.shape.made[0]) return;
-      make_strip(line, store_pixel);
+      const uint32_t line0 = (tile.row * p_.shape.steps + step) * kLines, line = line0 + place / kStrips;
+      if (line0 >= p_.shape.made[0]) return;
+      if constexpr (kStaged) {
+        if (step > 0) __syncthreads();  // all are done with the pixels before
+        stage(line0, channel0);
+        if (step == 0) load_filters(channel0);
+        ptx::copy_async_wait<0>();
+        __syncthreads();
+      }
+      const int32_t first_line = staged_first(C.conv.kind, kDown, line0, p_.shape.pad[0]);
+      if (exists && line < p_.shape.made[0]) make_strip(line, first_line, store_pixel);
     }
   }
 
  private:
-  using Raw = RawVector<kBytes>;
+  using Pixels = RawVector<kBytes>[kSpan.size()];  // of a line
 
   /// Those of the CTA's channels, by tap; of a group, for each channel that is multiplied. All threads'.
   CLEAVE_DEVICE void load_filters(uint32_t channel0) {
-    constexpr uint32_t kTaps = kDown.taps * kAxis.taps, kOfChannel = kTaps * kGroup;
-    for (uint32_t i = threadIdx.x; i < C.tile.n * kOfChannel; i += cta_threads(C)) {
-      const uint32_t channel = i / kOfChannel, rest = i % kOfChannel, tap = rest / kGroup, other = rest % kGroup;
-      if (channel0 + channel >= p_.shape.channels) continue;
-      const uint32_t made = channel0 + channel;
-      // A group's filters follow each other; channels of a tap are those of one group.
-      const bool back = C.conv.kind == Conv::dgrad;
-      const uint32_t filter = back ? made / kGroup * kGroup + other : made;
-      const int64_t at = filter * p_.b.stride + tap * kGroup + (back ? made % kGroup : other);
-      filters_[(tap * kGroup + other) * kRow + channel] = load_element(kType, p_.b.data, at);
+    constexpr uint32_t kTaps = kDown.taps * kAxis.taps, kOfChannel = kTaps * kGroup, kCount = C.tile.n * kOfChannel;
+    constexpr uint32_t kOwn = ceil_div(kCount, kDirectThreads), kAtOnce = ceil_div(kOwn, ceil_div(kOwn, 16u));
+    CLEAVE_NO_UNROLL
+    for (uint32_t begin = threadIdx.x; begin < kCount; begin += kAtOnce * kDirectThreads) {
+      RawVector<size_of(kType)> raw[kAtOnce];  // on their way
+      CLEAVE_UNROLL
+      for (uint32_t n = 0; n < kAtOnce; ++n) {
+        const uint32_t i = begin + n * kDirectThreads;
+        const uint32_t channel = i / kOfChannel, rest = i % kOfChannel, tap = rest / kGroup, other = rest % kGroup;
+        const uint32_t made = channel0 + channel;
+        // A group's filters follow each other; channels of a tap are those of one group.
+        const bool back = C.conv.kind == Conv::dgrad;
+        const uint32_t filter = back ? made / kGroup * kGroup + other : made;
+        const int64_t at = filter * p_.b.stride + tap * kGroup + (back ? made % kGroup : other);
+        ptx::load_global_if<size_of(kType)>(raw[n].words, static_cast<const char*>(p_.b.data) + at * size_of(kType),
+                                            i < kCount && made < p_.shape.channels);
+      }
+      CLEAVE_UNROLL
+      for (uint32_t n = 0; n < kAtOnce; ++n) {
+        const uint32_t i = begin + n * kDirectThreads, channel = i / kOfChannel, rest = i % kOfChannel;
+        if (i < kCount) filters_[rest * kRow + channel] = element_of<kType>(raw[n], 0);
+      }
     }
   }
 
-  CLEAVE_DEVICE void make_strip(uint32_t line, const PixelStore<C>& store_pixel) const {
+  /// The gathered pixels that the lines from `line` on meet, into shared memory; zeros outside of the images. By all.
+  CLEAVE_DEVICE void stage(uint32_t line, uint32_t channel0) const {
+    constexpr uint32_t kPiece = 16 / size_of(kType), kPieces = C.tile.n / kPiece;
+    constexpr uint32_t kCount = staged_lines(C) * staged_columns(C) * kPieces;
+    const int32_t y0 = staged_first(C.conv.kind, kDown, line, p_.shape.pad[0]);
+    const auto* const pixels = static_cast<const char*>(p_.a.data);
+    const int64_t first = pixel_number(int64_t(image_), y0, cta_x0_, p_.shape.gathered);
+#pragma unroll 4
+    for (uint32_t i = threadIdx.x; i < kCount; i += kDirectThreads) {
+      const uint32_t piece = i % kPieces, column = i / kPieces % staged_columns(C);
+      const uint32_t down = i / kPieces / staged_columns(C), channel = channel0 + piece * kPiece;
+      const bool exists = is_inside(y0 + int32_t(down), p_.shape.gathered[0]) &&
+                          is_inside(cta_x0_ + int32_t(column), p_.shape.gathered[1]) && channel < p_.shape.channels;
+      const int64_t from = (first + down * p_.shape.gathered[1] + column) * p_.a.stride + channel;
+      ptx::copy_async<16>(staged_ + i * 16, pixels + (exists ? from * size_of(kType) : 0), exists ? 16 : 0);
+    }
+    ptx::copy_async_commit();
+  }
+
+  /// Those of a line that the thread's strip meets.
+  CLEAVE_DEVICE void load(int32_t y, int32_t x0, int32_t first_line, Pixels& raw) const {
+    if constexpr (kStaged) {
+      const uint32_t column = uint32_t(x0 - cta_x0_), row = uint32_t(y - first_line) * staged_columns(C) + column;
+      const uint32_t from = staged_ + (row * C.tile.n + lane_) * size_of(kType);
+      CLEAVE_UNROLL
+      for (uint32_t i = 0; i < kSpan.size(); ++i)
+        ptx::load_shared<kBytes>(from + i * C.tile.n * size_of(kType), raw[i].words);
+    } else {
+      const int64_t apart = p_.a.stride * size_of(kType);
+      const int64_t first = pixel_number(int64_t(image_), y, x0, p_.shape.gathered);
+      const char* const from = static_cast<const char*>(p_.a.data) + first * apart + channel_ * size_of(kType);
+      CLEAVE_UNROLL
+      for (uint32_t i = 0; i < kSpan.size(); ++i)
+        raw[i] = load_vector<kBytes>(from + i * apart, is_inside(x0 + int32_t(i), p_.shape.gathered[1]));
+    }
+  }
+
+  CLEAVE_DEVICE void make_strip(uint32_t line, int32_t first_line, const PixelStore<C>& store_pixel) const {
     float sums[kStrip][kVector] = {};
     const int32_t x0 = first_gathered(C.conv.kind, kAxis, column_, p_.shape.pad[1]) + kSpan.first;
-    const auto* const pixels = static_cast<const char*>(p_.a.data);
-    const int64_t apart = p_.a.stride * size_of(kType);
     CLEAVE_NO_UNROLL
     for (uint32_t r = 0; r < kDown.taps; ++r) {
       const int32_t y = gathered_at(C.conv.kind, kDown.map(p_.shape.pad[0]), line, r);
       if (!is_inside(y, p_.shape.gathered[0])) continue;
-      const int64_t first = pixel_number(int64_t(image_), y, x0, p_.shape.gathered);
-      const char* const from = pixels + first * apart + channel_ * size_of(kType);
-      Raw raw[kSpan.size()];
-      CLEAVE_UNROLL
-      for (uint32_t i = 0; i < kSpan.size(); ++i)
-        raw[i] = load_vector<kBytes>(from + i * apart, is_inside(x0 + int32_t(i), p_.shape.gathered[1]));
+      Pixels raw;
+      load(y, x0, first_line, raw);
       multiply(r, raw, sums);
     }
     store(line, store_pixel, sums);
   }
 
-  CLEAVE_DEVICE void multiply(uint32_t r, const Raw (&raw)[kSpan.size()], float (&sums)[kStrip][kVector]) const {
+  CLEAVE_DEVICE void multiply(uint32_t r, const Pixels& raw, float (&sums)[kStrip][kVector]) const {
     CLEAVE_UNROLL
     for (uint32_t s = 0; s < kAxis.taps; ++s) {
       CLEAVE_UNROLL
@@ -132,7 +196,9 @@ class DirectConv {
 
   const Params<C>& p_;
   float* filters_;
+  const uint32_t staged_;
   uint32_t lane_ = 0, channel_ = 0, image_ = 0, column_ = 0;
+  int32_t cta_x0_ = 0;  // the first gathered column of the CTA's
 };
 
 }  // namespace cleave

@@ -4,6 +4,7 @@
 
 #include "cleave/direct/pixels.h"
 #include "cleave/direct/pixels_wgrad.h"
+#include "cleave/direct/rows.h"
 #include "cleave/direct/shift.h"
 #include "cleave/direct/shift_wgrad.h"
 #include "cleave/direct/spread.h"
@@ -18,7 +19,9 @@ CLEAVE_DEVICE void conv_direct(const Params<C>& p) {
   extern __shared__ __align__(16) uint8_t shared[];
   ptx::launch_dependents();
   ptx::grid_dependency_wait();
-  if constexpr (C.direct.method == DirectMethod::spread) {
+  if constexpr (C.direct.method == DirectMethod::rows) {
+    DirectRows<C>(p, ptx::shared_address(shared)).run();
+  } else if constexpr (C.direct.method == DirectMethod::spread) {
     DirectSpread<C>(p, shared).run();
   } else if constexpr (C.direct.method == DirectMethod::shift && C.conv.kind == Conv::wgrad) {
     DirectShiftWgrad<C>(p, reinterpret_cast<float*>(shared)).run();

@@ -217,12 +217,13 @@ CLEAVE_DEVICE void produce_beside(const Params<C>& p, const CtaCoord<C>& cta, ui
 template <GemmConfig C>
 using Mainloop = Either<has_weights(C), WeightMainloop<C>, WgmmaMainloop<C>>;
 
-/// Adds the tile's further slices to `sums`, one after the other: the same bits as if other CTAs had computed them.
+/// Adds the CTA's further slices of the tile to `sums`, one after the other: the same bits as if other CTAs had
+/// computed them.
 template <GemmConfig C>
 CLEAVE_DEVICE void add_slices_in_turn(const Params<C>& p, CtaScheduler<C>& scheduler, WorkTile& work,
                                       const Tile<C>& tile, Mainloop<C>& mainloop, Sums<C>& sums) {
 #pragma unroll 1
-  for (uint32_t slice = 1; slice < p.schedule.slices; ++slice) {
+  for (uint32_t slice = 1; slice < p.schedule.slices_per_cluster; ++slice) {
     scheduler.next(work);
     Sums<C> added;
     mainloop.run(work, tile, added, [] {});

@@ -50,6 +50,9 @@ CLEAVE_DEVICE void store_vector(char* to, const float (&values)[Count]) {
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < Count; i += 2)
       reinterpret_cast<float2*>(to)[i / 2] = make_float2(values[i], values[i + 1]);
+  } else if constexpr (Count == 8) {
+    *reinterpret_cast<uint4*>(to) = make_uint4(pack_pair(T, values[0], values[1]), pack_pair(T, values[2], values[3]),
+                                               pack_pair(T, values[4], values[5]), pack_pair(T, values[6], values[7]));
   } else if constexpr (Count == 2) {
     *reinterpret_cast<uint32_t*>(to) = pack_pair(T, values[0], values[1]);
   } else {

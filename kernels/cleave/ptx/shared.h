@@ -51,6 +51,24 @@ CLEAVE_DEVICE void store_shared_32(uint32_t to, uint32_t value) {
   asm volatile("st.shared.u32 [%0], %1;" ::"r"(to), "r"(value) : "memory");
 }
 
+/// 2, 4, 8 or 16 bytes, aligned to as many, in as many registers as they fill.
+template <uint32_t Bytes>
+CLEAVE_DEVICE void load_shared(uint32_t from, uint32_t* v) {
+  static_assert(Bytes == 2 || Bytes == 4 || Bytes == 8 || Bytes == 16);
+  if constexpr (Bytes == 2) {
+    v[0] = load_shared_16(from);
+  } else if constexpr (Bytes == 4) {
+    v[0] = load_shared_32(from);
+  } else if constexpr (Bytes == 8) {
+    asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(v[0]), "=r"(v[1]) : "r"(from) : "memory");
+  } else {
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
+                 : "r"(from)
+                 : "memory");
+  }
+}
+
 /// 4, 8 or 16 bytes, aligned to as many.
 template <uint32_t Bytes>
 CLEAVE_DEVICE void copy_shared_to_global(void* to, uint32_t from) {

@@ -79,7 +79,7 @@ struct Schedule {
                                     // of K: tiles of a group
   uint32_t k_blocks = 0;            // per tile; of groups of K: unknown
   uint32_t slices = 1;              // of a tile: clusters_per_tile * slices_per_cluster
-  uint32_t slices_per_cluster = 1;  // that the CTAs of one cluster take
+  uint32_t slices_per_cluster = 1;  // that the CTAs of one cluster take, or one CTA in turn
   uint32_t clusters_per_tile = 1;
   FastDivmod tiles_divmod;
   EvenPartition slice_partition;   // k blocks of a tile, in its slices
@@ -165,7 +165,7 @@ class TileFinder {
   uint32_t group_ = 0;
 };
 
-/// InTurn: the `slices` work tiles of a tile follow each other.
+/// InTurn: the work tiles of a tile's `slices_per_cluster` slices follow each other.
 template <SplitKMode Mode, Grouping G = Grouping::none, bool InTurn = false>
 class TileScheduler {
   static constexpr bool kCutsTail = Mode == SplitKMode::stream_k && (G == Grouping::m || G == Grouping::n);
@@ -218,8 +218,8 @@ class TileScheduler {
       }
       work.slice = split * s_.slices_per_cluster + rank_;
     }
-    if constexpr (InTurn) work.slice = turn_;
-    if (!InTurn || ++turn_ == s_.slices) {
+    if constexpr (InTurn) work.slice += turn_;
+    if (!InTurn || ++turn_ == s_.slices_per_cluster) {
       turn_ = 0;
       next_ += clusters_;
     }

@@ -1,5 +1,6 @@
 // parallel split-K without clusters: every slice writes its partial tile, and the slices that are still there when the
-// last one arrives share the reduction and the epilogue (fixup_word.h). No second launch.
+// last one arrives share the reduction and the epilogue (fixup_word.h). No second launch. Slices that a CTA has taken
+// in turn are one here.
 #pragma once
 
 #include "cleave/split_k/finish_parts.h"
@@ -41,13 +42,14 @@ CLEAVE_DEVICE uint32_t arrive_and_linger(uint64_t* address, uint32_t slice, uint
 template <GemmConfig C>
 CLEAVE_DEVICE void reduce_parallel(const GemmParams& p, const WorkTile& work, uint32_t number, const Tile<C>& tile,
                                    bool idle, const Sums<C>& sums, uint32_t thread, uint32_t* shared) {
-  const uint32_t slices = p.schedule.slices;
+  const uint32_t slices = p.schedule.clusters_per_tile;
+  const uint32_t slice = C.schedule.in_turn ? work.slice / C.schedule.turns : work.slice;
   const uint32_t count = FixupWord::chunks(slices, TileParts<C>::kCount);
-  const bool stays = idle && work.slice < count;
+  const bool stays = idle && slice < count;
   uint64_t* const word = reinterpret_cast<uint64_t*>(p.counters) + number;
-  write_partial<C>(p.partials, number * slices + work.slice, sums, thread);
+  write_partial<C>(p.partials, number * slices + slice, sums, thread);
   math_sync<C>();
-  if (thread == 0) *shared = arrive_and_linger(word, work.slice, slices, count, stays);
+  if (thread == 0) *shared = arrive_and_linger(word, slice, slices, count, stays);
   math_sync<C>();
   const uint32_t mine = __shfl_sync(0xffffffffu, *shared, 0);
   if (mine == 0) return;

@@ -61,8 +61,9 @@ struct WeightMainloop {
   static constexpr uint32_t kLoadedRegisters =
       kBlocks * (kBytes ? 2 * kWords : kWords) + kLines * kWaves * (C.weights.has_zero ? 4 : 2);
   static constexpr bool kEndsWithin = C.scales.promote && C.weights.group < kWeightBlock;
+  static constexpr uint32_t kMostAhead = C.warps.consumers == 1 ? 160 : 64;  // columns, of all waves
   static constexpr bool kLoadsAhead =
-      C.warps.consumers < 4 && C.tile.n * kWaves <= 64 && kLoadedRegisters <= 32 && !kEndsWithin;
+      C.warps.consumers < 4 && C.tile.n * kWaves <= kMostAhead && kLoadedRegisters <= 32 && !kEndsWithin;
 
   const WeightParams& weights;
   uint32_t stage_a;       // shared address of stage 0, at this thread's part of the warpgroup's first block

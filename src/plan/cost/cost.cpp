@@ -192,9 +192,9 @@ class Prediction {
       return;
     }
     const double resident = resident_clusters(cluster_size(c_), device_);
-    const double clusters = std::min<double>(s_.clusters, resident) * c_.cluster.k / s_.slices;
+    const double clusters = std::min<double>(s_.clusters, resident) * s_.slices_per_cluster / s_.slices;
     cluster_tiles_ = grouped_ ? expected_waves(clusters) : std::ceil(tiles_ / clusters);
-    k_blocks_ = cluster_tiles_ * ceil_div(s_.k_blocks, s_.slices);
+    k_blocks_ = cluster_tiles_ * c_.schedule.turns * ceil_div(s_.k_blocks, s_.slices);
   }
 
   /// The mean of of(tiles) over what the tiles may be: where groups end, only the GPU knows. If it is anywhere within a
@@ -269,7 +269,7 @@ class Prediction {
         return us + s_.slices * (2 * tile_us + kSignalUs);
       case SplitKMode::parallel:
         return us + (cluster_tiles_ * tile_us / c_.cluster.k + kSignalUs +
-                     double(s_.slices) / c_.cluster.k * tile_us / joining_ctas(choice_, device_));
+                     double(s_.slices) / s_.slices_per_cluster * tile_us / joining_ctas(choice_, device_));
       case SplitKMode::stream_k:
         if (is_ragged()) return us + (parts_ > 0 ? kSignalUs + tile_us * (1 + parts_) : 0);
         if (streamed_ == 0) return us;
@@ -351,7 +351,8 @@ double grouped_l2_us(double bytes, double loaded) {
 double joining_ctas(const Choice& choice, const DeviceInfo& device) {
   const GemmConfig& c = choice.config;
   if (c.cluster.k > 1) return c.cluster.k;
-  const double chunks = FixupWord::chunks(choice.schedule.slices, accumulators_per_thread(c) / 4);
+  const double chunks =
+      FixupWord::chunks(choice.schedule.slices / choice.schedule.slices_per_cluster, accumulators_per_thread(c) / 4);
   return std::max(1.0, std::min(chunks, concurrent(choice, device) / choice.tiles / sharers(c)));
 }
 

@@ -74,9 +74,11 @@ class ProductPrediction {
         device_(device),
         clock_(device.clock_ghz * 1e3 * kBusyClock),
         tiles_(choice.tiles),
+        turns_(c_.schedule.turns),
         streams_(s_.mode == SplitKMode::stream_k) {
     const double resident = std::min<double>(s_.clusters, resident_clusters(cluster_size(c_), device));
-    cluster_tiles_ = streams_ ? tiles_ / s_.clusters : std::ceil(tiles_ * s_.slices / c_.cluster.k / resident - 1e-9);
+    cluster_tiles_ =
+        streams_ ? tiles_ / s_.clusters : std::ceil(tiles_ * s_.slices / s_.slices_per_cluster / resident - 1e-9);
     find_rows();
   }
 
@@ -152,7 +154,7 @@ class ProductPrediction {
   double on_chip_us() const {
     const double streamed = std::min(s_.stream_tiles / tiles_, 1.0);
     const double blocks = streams_ ? cluster_tiles_ * s_.k_blocks * (1 + (q_.stream_blocks - 1) * streamed)
-                                   : cluster_tiles_ * std::ceil(double(s_.k_blocks) / s_.slices);
+                                   : cluster_tiles_ * turns_ * std::ceil(double(s_.k_blocks) / s_.slices);
     return blocks * block_clocks() / clock_;
   }
 
@@ -192,10 +194,10 @@ class ProductPrediction {
     const double partial_us = tile_bytes / q_.partial_bytes / clock_;
     double us = cluster_size(c_) > 1 ? q_.cluster : 0;
     if (c_.cluster.k > 1) us += tile_bytes / q_.cluster_bytes / clock_;
-    if (s_.in_turn > 1) us += kTurnClocks * cluster_tiles_ * s_.in_turn / clock_;
+    if (c_.schedule.in_turn) us += kTurnClocks * cluster_tiles_ * std::max<double>(s_.in_turn, turns_) / clock_;
     if (s_.mode == SplitKMode::serial) us += s_.slices * (q_.parallel + 2 * partial_us);
     if (s_.mode == SplitKMode::parallel) {
-      const double read_us = tile_bytes / c_.cluster.k * (s_.slices / c_.cluster.k) / kReadPerClock / clock_;
+      const double read_us = tile_bytes / c_.cluster.k * (s_.slices / s_.slices_per_cluster) / kReadPerClock / clock_;
       us += q_.parallel + partial_us / c_.cluster.k * cluster_tiles_ + read_us;
       if (c_.epilogue.has_scale_out) us += kGroupUs * std::ceil(scale_groups() / s_.slices);
     }
@@ -213,6 +215,7 @@ class ProductPrediction {
   const ScheduleShape& s_;
   const DeviceInfo& device_;
   const double clock_, tiles_;
+  const double turns_;  // slices that a CTA of a split takes one after the other
   const bool streams_;
   double cluster_tiles_ = 0;  // of the busiest cluster
   double tma_clocks_ = 0;     // of a CTA, each k block,

@@ -75,10 +75,10 @@ ProductFeatures product_features(const Choice& choice, const DeviceInfo& device,
   const auto log2 = [](double x) { return float(std::log2(std::max(x, 1.0))); };
   const double tiles_m = double(s.tiles_m) * c.cluster.multicast_m, tiles_n = double(s.tiles_n) * c.cluster.multicast_n;
   const double resident = std::min<double>(s.clusters, resident_clusters(cluster_size(c), device));
-  const double waves = choice.tiles * s.slices / c.cluster.k / resident, whole_waves = whole(waves);
+  const double waves = choice.tiles * s.slices / s.slices_per_cluster / resident, whole_waves = whole(waves);
   const double bytes = size_of(c.operands.a), m = double(p.m), n = double(columns_of_b(p)), k = double(p.k);
   const double extent = mean_extent(c.schedule.grouping, p), extent_tiles = extent / step_of(c);
-  const double slice_blocks = double(s.k_blocks) / s.slices;
+  const double slice_blocks = double(s.k_blocks) / s.slices * c.schedule.turns;
   const auto share = [&](double us) { return float(us / time.us); };
   return {
       .m = log2(m),
@@ -96,7 +96,7 @@ ProductFeatures product_features(const Choice& choice, const DeviceInfo& device,
       .multicast_m = float(c.cluster.multicast_m),
       .multicast_n = float(c.cluster.multicast_n),
       .mode = mode_number(s.mode),
-      .slices = log2(s.slices),
+      .slices = log2(s.slices / c.schedule.turns),
       .cluster_k = log2(c.cluster.k),
       .stages = float(c.tile.stages),
       .tiles_m = log2(tiles_m),

@@ -6,6 +6,7 @@
 #include "cleave/conv.h"
 #include "cleave/epilogue.h"
 #include "plan/direct/kernels.h"
+#include "plan/direct/rows.h"
 #include "plan/direct/shift.h"
 #include "plan/direct/spread.h"
 #include "plan/direct/wgrad.h"
@@ -21,6 +22,7 @@ constexpr uint32_t kMostTaps = 128;  // of a filter, times a group's channels: s
 constexpr uint32_t kMostSums = 48;   // of a thread, and
 constexpr uint32_t kMostWords = 72;  // gathered: registers
 constexpr uint32_t kMostSteps = 4;
+constexpr uint32_t kMostStaged = 75 * 1024;  // bytes of a CTA's shared memory
 
 // Predictions, not yet measured.
 constexpr double kLaunchUs = 3;
@@ -53,11 +55,57 @@ uint32_t strip_of(Conv kind, const ConvAxis& axis, uint32_t vector, DType type) 
   return best;
 }
 
+/// Strips beside each other of a CTA's: about as many lines as pixels along them, so that what it reads around its
+/// pixels is least.
+uint32_t strips_of(uint32_t places, uint32_t along, uint32_t strip) {
+  uint32_t strips = 1;
+  while (strips * 2 <= along && strips * strips * 4 * strip <= places * 4) strips *= 2;
+  return strips;
+}
+
+/// But for what lies in shared memory.
+GemmConfig pixels_config(const GemmProblem& p, const Spec& spec) {
+  GemmConfig c = direct_config(p, spec, vector_of(p));
+  c.operands.b_major = p.conv.kind == Conv::fprop ? Major::k : Major::mn;
+  const uint32_t along = ceil_div(pixels_made(p.conv.kind, p.conv.axes[2]), spec.tile_m);
+  c.direct.strips = strips_of(kDirectThreads / (spec.tile_n / c.direct.vector), along, spec.tile_m);
+  return c;
+}
+
+/// Pixels that fit into shared memory, which three CTAs of an SM share; none if they do not, or are not aligned.
+uint32_t staged_pixels(const GemmProblem& p, GemmConfig c) {
+  const uint32_t piece = 16 / size_of(p.a.dtype);
+  const bool pieces = p.batch * p.conv.channels % piece == 0 && aligned_channels(p.a, p.a.stride_row) >= piece;
+  if (!pieces || c.tile.n % piece != 0 || direct_lines(c) == 0) return 0;
+  c.direct.pixels = staged_lines(c) * staged_columns(c);
+  return pixels_bytes(c) <= kMostStaged ? c.direct.pixels : 0;
+}
+
+uint32_t ctas_of_image(const GemmProblem& p, const GemmConfig& c) {
+  const auto along = ceil_div(pixels_made(p.conv.kind, p.conv.axes[2]), c.tile.m * c.direct.strips);
+  return ceil_div(uint32_t(p.batch * p.conv.channels), c.tile.n) * along *
+         ceil_div(pixels_made(p.conv.kind, p.conv.axes[1]), direct_lines(c));
+}
+
 std::optional<Spec> pixels_spec(const GemmProblem& p) {
   if (!is_narrow(p)) return std::nullopt;
   const uint32_t vector = vector_of(p), channels = uint32_t(p.batch * p.conv.channels);
   const uint32_t strip = strip_of(p.conv.kind, p.conv.axes[2], vector, p.a.dtype);
   if (strip == 0) return std::nullopt;
+  // As few CTAs as threads allow, of half a line of memory, one, or two.
+  const uint32_t piece = 16 / size_of(p.a.dtype), line = 128 / size_of(p.a.dtype);
+  std::optional<Spec> best;
+  uint32_t least = 0;
+  for (const uint32_t most : {line, line * 2, line / 2}) {
+    const uint32_t n = round_up(ceil_div(channels, ceil_div(channels, most)), std::max(piece, vector));
+    if (n / vector > kDirectThreads) continue;
+    const Spec spec{.family = KernelFamily::direct, .tile_m = strip, .tile_n = n};
+    const GemmConfig c = pixels_config(p, spec);
+    if (staged_pixels(p, c) == 0) continue;
+    const uint32_t ctas = ctas_of_image(p, c);
+    if (!best || ctas * 10 < least * 9) best = spec, least = ctas;
+  }
+  if (best) return best;
   // Blocks of channels as even as vectors allow, of two lines of memory at most.
   const uint32_t blocks = ceil_div(channels, 32 * vector);
   return Spec{.family = KernelFamily::direct, .tile_m = strip, .tile_n = round_up(ceil_div(channels, blocks), vector)};
@@ -71,17 +119,12 @@ std::optional<Choice> make_pixels_choice(const GemmProblem& problem, const Devic
   GemmProblem& p = choice.problem;
   p.n *= p.batch;
   p.batch = 1;
-  GemmConfig& c = choice.config = direct_config(problem, spec, vector_of(problem));
-  c.operands.b_major = conv.kind == Conv::fprop ? Major::k : Major::mn;
+  GemmConfig& c = choice.config = pixels_config(problem, spec);
+  c.direct.pixels = staged_pixels(problem, c);
   c.epilogue.function = function_config(p, false);
   if (c.direct.vector % c.direct.group != 0) return std::nullopt;
   if (c.direct.height.taps * c.direct.width.taps * c.direct.group > kMostTaps) return std::nullopt;
   if (smem_plan(c).bytes > uint32_t(device.shared_memory_per_block)) return std::nullopt;
-  // About as many lines as pixels along them: what a CTA reads around its pixels is then least.
-  const uint32_t places = kDirectThreads / (spec.tile_n / c.direct.vector);
-  const uint32_t along = ceil_div(pixels_made(conv.kind, conv.axes[2]), spec.tile_m);
-  while (c.direct.strips * 2 <= along && c.direct.strips * c.direct.strips * 4 * spec.tile_m <= places * 4)
-    c.direct.strips *= 2;
   const DirectShape shape = direct_shape(choice);
   const uint64_t blocks = uint64_t(shape.blocks.divisor) * shape.columns.divisor * shape.rows.divisor * conv.images;
   if (blocks > INT32_MAX || p.m > INT32_MAX) return std::nullopt;
@@ -94,6 +137,7 @@ std::optional<Choice> make_pixels_choice(const GemmProblem& problem, const Devic
 }  // namespace
 
 std::vector<Spec> direct_specs(const GemmProblem& problem, const DeviceInfo& device) {
+  if (const auto rows = direct_rows_spec(problem, device)) return {*rows};  // which reads nothing twice
   const auto shift = direct_shift_spec(problem, device);
   // Multiply-adds took 2 to 5 times as long as tensor cores do.
   const auto pixels = shift ? std::nullopt : pixels_spec(problem);
@@ -105,8 +149,8 @@ std::vector<Spec> direct_specs(const GemmProblem& problem, const DeviceInfo& dev
 }
 
 std::optional<Choice> make_direct_choice(const GemmProblem& problem, const DeviceInfo& device, const Spec& spec) {
-  for (const auto make : {make_direct_windows_choice, make_direct_spread_choice, make_direct_shift_choice,
-                          make_direct_wgrad_choice, make_pixels_choice}) {
+  for (const auto make : {make_direct_rows_choice, make_direct_windows_choice, make_direct_spread_choice,
+                          make_direct_shift_choice, make_direct_wgrad_choice, make_pixels_choice}) {
     if (auto choice = make(problem, device, spec)) return choice;
   }
   return std::nullopt;
@@ -117,6 +161,7 @@ DirectShape direct_shape(const Choice& choice) {
   if (c.direct.method == DirectMethod::windows) return direct_windows_shape(choice);
   if (c.direct.method == DirectMethod::spread) return direct_spread_shape(choice);
   if (c.direct.method == DirectMethod::shift) return direct_shift_shape(choice);
+  if (c.direct.method == DirectMethod::rows) return direct_rows_shape(choice);
   if (c.conv.kind == Conv::wgrad) return direct_wgrad_shape(choice);
   const ConvLayout& conv = choice.problem.conv;
   DirectShape shape = direct_images(conv);
@@ -140,6 +185,7 @@ double predict_direct_us(const Choice& choice, const DeviceInfo& device) {
   if (c.direct.method == DirectMethod::windows) return predict_direct_windows_us(choice, device);
   if (c.direct.method == DirectMethod::spread) return predict_direct_spread_us(choice, device);
   if (c.direct.method == DirectMethod::shift) return predict_direct_shift_us(choice, device);
+  if (c.direct.method == DirectMethod::rows) return predict_direct_rows_us(choice, device);
   if (c.conv.kind == Conv::wgrad) return predict_direct_wgrad_us(choice, device);
   const double share = double(choice.problem.m) * double(choice.problem.n);
   const double taps = double(c.direct.height.taps) * c.direct.width.taps * c.direct.group;

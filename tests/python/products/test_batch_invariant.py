@@ -131,11 +131,13 @@ MANY_ROWS = (1, 2, 5, 16, 33, 64, 100, 128, 200, 300, 512, 1000, 2048, 5000, 819
 
 
 def order(plan: Any) -> tuple[Any, ...]:
-    """Family, whether K is walked in one go, elements of K in a block, and slices."""
+    """Family, whether K is walked in one go, elements of K in a block, slices, and how many of them meet first."""
     family = plan.kernel_name.split()[0]
     block = int(re.search(r"\.tile =\s*\{[^}]*\.k = (\d+)", plan.kernel_source)[1])
     promoted = ".promote = true" in plan.kernel_source
-    return family, block if plan.split_k_slices > 1 or promoted else 0, plan.split_k_slices
+    joined = re.search(r"parallel \d+ (?:clusters|in_turn) (\d+)", plan.kernel_name)
+    together = int(joined[1]) if joined else 1
+    return family, block if plan.split_k_slices > 1 or promoted else 0, plan.split_k_slices, together
 
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -154,7 +156,7 @@ def test_a_gpus_plans_sum_in_one_order(kind: str) -> None:
         orders = {order(plan) for plan in plans}
         assert len(orders) == 1, (n, k, orders)
         names = " ".join(plan.kernel_name for plan in plans)
-        assert "narrow" not in names and "stream_k" not in names and "clusters" not in names
+        assert "narrow" not in names and "stream_k" not in names
         split += plans[0].split_k_slices > 1
     assert split > 0
 
@@ -198,6 +200,15 @@ def test_many_rows_add_up_the_slices_of_few() -> None:
     assert few.split_k_slices == many.split_k_slices > 1
     assert f"in_turn {many.split_k_slices}" in many.kernel_name
     assert many.workspace_size == 0
+
+
+def test_many_rows_add_up_the_slices_of_clusters_of_few() -> None:
+    few, some, many = (cleave.plan_problem(m, 128, 16384, device="h200", **INVARIANT) for m in (1, 512, 4096))
+    assert few.split_k_slices == some.split_k_slices == many.split_k_slices
+    slices, together = order(few)[2:]
+    assert 1 < together < slices
+    assert f"parallel {slices} clusters {together}" in few.kernel_name
+    assert f"parallel {slices} in_turn {together}" in many.kernel_name
 
 
 @pytest.mark.parametrize(("n", "k", "layout"), [(1, 915, "tn"), (64, 915, "tt"), (1, 4096, "tn"), (9, 13, "tn")])
