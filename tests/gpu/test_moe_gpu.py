@@ -240,13 +240,7 @@ def test_an_fp8_weight_gradient() -> None:
 def test_rows_of_8_bits_are_those_of_the_cpu(tokens: int, features: int, dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     x, ids = torch.randn(tokens, features).bfloat16(), torch.randint(-1, 17, (tokens, 8))
-    weights = torch.rand(tokens, 8)
     on_cpu = cleave.moe.permute(x, ids, 16, out_dtype=dtype)
     made = cleave.moe.permute(x.cuda(), ids.cuda(), 16, out_dtype=dtype)
     for one, other in zip(made, on_cpu, strict=True):
         assert torch.equal(one.cpu().view(torch.uint8), other.view(torch.uint8))
-    rows, scale, _, indices = on_cpu
-    for wide in (torch.bfloat16, torch.float32):
-        sums = cleave.moe.unpermute(rows, indices, weights, scale=scale, out_dtype=wide)
-        again = cleave.moe.unpermute(made[0], made[3], weights.cuda(), scale=made[1], out_dtype=wide)
-        assert torch.equal(again.cpu(), sums)
