@@ -1,10 +1,12 @@
 """What bench.unseen measured, as files: its rows, those that are behind, and a line per job.
 
-python -m bench.unseen.report bench/results/unseen.json    # writes the report anew
+python -m bench.unseen.report bench/results/unseen.json                            # writes the report anew
+python -m bench.unseen.report --into bench/results a/unseen.json b/unseen.json     # one of jobs that GPUs shared
 """
 
 from __future__ import annotations
 
+import argparse
 import math
 import statistics
 import sys
@@ -126,13 +128,34 @@ def text(part: str, facts: dict[str, Any], rows: list[dict[str, Any]], notes: li
     return "\n".join(lines) + "\n"
 
 
-def main(argv: Sequence[str]) -> int:
-    for path in map(Path, argv):
-        result = report.load(path)
-        part = path.stem.removeprefix("unseen_") if "_" in path.stem else "test"
-        path.with_suffix(".md").write_text(text(part, result["machine"], result["rows"], result["notes"]))
+def joined(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """One result of several, in the order of TITLES. ValueError where GPU, software or commit differ."""
+    facts = [{key: value for key, value in result["machine"].items() if key != "date"} for result in results]
+    if any(other != facts[0] for other in facts):
+        raise ValueError(f"results of one part must be of one machine and commit, but these are of {facts}")
+    rows = sorted((row for result in results for row in result["rows"]), key=lambda row: [*TITLES].index(row["job"]))
+    notes = list(dict.fromkeys(note for result in results for note in result["notes"]))
+    return {"machine": results[0]["machine"], "rows": rows, "notes": notes}
+
+
+def part_of(path: Path) -> str:
+    return path.stem.removeprefix("unseen_") if "_" in path.stem else "test"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.unseen.report", description=__doc__)
+    parser.add_argument("results", type=Path, nargs="+", help="what bench.unseen wrote as JSON")
+    parser.add_argument("--into", type=Path, help="a folder for one result of all that are given")
+    arguments = parser.parse_args(argv)
+    results = [report.load(path) for path in arguments.results]
+    if arguments.into:
+        whole = joined(results)
+        write(arguments.into, part_of(arguments.results[0]), whole["machine"], whole["rows"], whole["notes"])
+        return 0
+    for path, result in zip(arguments.results, results, strict=True):
+        path.with_suffix(".md").write_text(text(part_of(path), result["machine"], result["rows"], result["notes"]))
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -39,9 +39,6 @@ struct FoldProblem {
   /// All ranks of the group make this same sum, and on GPUs each reads its own partial result alone, which it sends to
   /// the others: a trip less where there is little of it. can_push says of what.
   bool pushed = false;
-  /// On GPUs: what this rank reads was words of ones before a product stored there, and is made that again; each word
-  /// is taken once it is another one. What can be pushed can be awaited.
-  bool awaits = false;
   int device = 0;  ///< CUDA ordinal, or kCpu
 
   friend bool operator==(const FoldProblem&, const FoldProblem&) = default;
@@ -57,9 +54,6 @@ struct FoldArguments {
   void* d = nullptr;
   /// Waits first for all ranks' streams, as Group::barrier does. nullptr: the partial results are there.
   const Group* group = nullptr;
-  /// awaits: words are taken while the launch ahead, the product, still stores them. It lets the next one begin no
-  /// sooner than all before it have ended.
-  bool early = false;
   std::string_view call;  ///< as of Group::barrier
 };
 

@@ -25,11 +25,11 @@ namespace cleave {
 /// Every rule that `problem` breaks, each with the value seen and the remedy. If there are none, it can be planned.
 CLEAVE_API std::vector<std::string> validate(const GemmProblem& problem);
 
-/// Whether calls that do not specify determinism get Determinism::batch_invariant where it is served. It applies to the
-/// whole process, and is set by CLEAVE_BATCH_INVARIANT=1 or set_batch_invariant(). plan() below goes by its problem
-/// alone.
-CLEAVE_API bool batch_invariant();
-CLEAVE_API void set_batch_invariant(bool promised);
+/// What calls that do not specify determinism get, as far as it is served: repeatable, batch_invariant or k_order. It
+/// applies to the whole process, and is set by CLEAVE_BATCH_INVARIANT=1 or =k, or here. plan() below goes by its
+/// problem alone.
+CLEAVE_API Determinism default_determinism();
+CLEAVE_API void set_default_determinism(Determinism promised);
 
 /// One way to run a problem, with what the cost model expects of it.
 struct Candidate {

@@ -51,7 +51,7 @@ class CLEAVE_API Group {
   /// Throws as share(), Error(unsupported) where there is no libnccl, Error(driver) for what it says.
   static std::shared_ptr<Group> from_nccl(void* comm, size_t bytes);
 
-  /// 128 KiB, and from 6 to 33 MiB for what `size` ranks push to each other (fold.h).
+  /// 128 KiB, and from 4 to 32 MiB for what `size` ranks push to each other (fold.h).
   static size_t reserved(int size);
 
   virtual ~Group() = default;

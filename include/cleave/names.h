@@ -25,8 +25,9 @@ template <class Enum>
 CLEAVE_API std::string_view to_string(Enum value);
 
 /// The inverse of to_string. Throws Error(invalid_argument), or Error(invalid_type) for a DType,
-/// listing every accepted name and saying which one may have been meant.
+/// listing every accepted name and saying which one may have been meant. `given_as` is the
+/// argument that the message names; by default what one of this type is mostly called.
 template <class Enum>
-CLEAVE_API Enum from_string(std::string_view name);
+CLEAVE_API Enum from_string(std::string_view name, std::string_view given_as = {});
 
 }  // namespace cleave

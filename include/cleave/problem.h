@@ -121,6 +121,8 @@ enum class Determinism : uint8_t {
   batch_invariant,  ///< a row of D depends on its row of A and on B alone, not on M, the batch or the groups' sizes,
                     ///< which therefore do not decide how K is split. For products, and groups of rows, whose A is
                     ///< contiguous along K
+  k_order,          ///< batch_invariant, and an element depends on its row of A and its column of B alone, whatever N
+                    ///< is: K is summed as one slice. Integers' sums, which have no order, may be split nevertheless
 };
 
 /// What to compute, as a plain value. It holds no pointers to data, only their alignment. POD, because it is the key of

@@ -6,6 +6,7 @@ import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from types import ModuleType
 from typing import Any
 
 from ._core import CudaError
@@ -23,7 +24,7 @@ class Adapter:
     make, *arguments) is make(*arguments) in memory of that stream, and record_stream(array, stream,
     device) keeps an array's memory from being used again before that stream is done with it.
     increment_version(arrays) says that they were written; requires_grad is the attribute of this name, of the class:
-    to ask it, and not an array, spares looking it up.
+    to ask it, and not an array, spares looking it up. forward_ad is torch's module, which knows of tangents.
     """
 
     empty: Callable[[Any, tuple[int, ...], str], Any] | None = None
@@ -36,6 +37,7 @@ class Adapter:
     record_stream: Callable[[Any, int, int], None] | None = None
     increment_version: Callable[[tuple[Any, ...]], None] | None = None
     requires_grad: Any = None
+    forward_ad: ModuleType | None = None
     immutable: bool = False
 
 
@@ -150,6 +152,7 @@ def _torch() -> Adapter:
         # What torch.autograd.graph.increment_version calls, at less than half of its cost.
         increment_version=torch._C._increment_version,
         requires_grad=torch.Tensor.requires_grad,
+        forward_ad=torch.autograd.forward_ad,
     )
 
 

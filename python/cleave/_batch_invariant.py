@@ -9,20 +9,23 @@ from . import _core
 
 
 @contextmanager
-def batch_invariant(promised: bool = True) -> Iterator[None]:
-    """A context in which products that do not pass `deterministic` are `deterministic="batch_invariant"`.
+def batch_invariant(promised: bool = True, *, sum_order: str | None = None) -> Iterator[None]:
+    """A context in which products that do not pass `deterministic` are `deterministic="batch_invariant"`, or, with
+    sum_order="k", have that (`cleave.gemm`), where K is not split by name.
 
     It includes torch.ops.cleave and the layers of cleave.torch. Products that cannot be batch invariant run as usual:
     those with an `a` contiguous along M (gradients of weights), groups of N or K, split_k_mode="stream_k", and
     convolutions. It applies to all threads of the process, as the environment variable CLEAVE_BATCH_INVARIANT=1 does
-    without the context; captured graphs stay as they are. May be nested.
+    (or =k) without the context; captured graphs stay as they are. May be nested.
 
         with cleave.batch_invariant():
             d = cleave.gemm(a, b)  # d[:7] has the bits of cleave.gemm(a[:7], b)
     """
-    before = _core.batch_invariant()
-    _core.set_batch_invariant(promised)
+    if sum_order and not promised:
+        raise ValueError(f'sum_order is "{sum_order}", but promised is False; leave one of them out')
+    before = _core.default_promise()
+    _core.set_default_promise(promised, sum_order)
     try:
         yield
     finally:
-        _core.set_batch_invariant(before)
+        _core.set_default_promise(*before)

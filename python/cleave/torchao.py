@@ -8,12 +8,14 @@ quantize_(model, CleaveW4A16Config(group_size=64), filter_fn)
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 
 from torch import nn
 from torchao.core.config import AOBaseConfig
 from torchao.quantization.transform_module import register_quantize_module_handler
 
+from cleave import _mistakes
 from cleave.torch import W4A16Linear, W8A8Linear
 
 __all__ = ["CleaveW4A16Config", "CleaveW8A8Config"]
@@ -66,3 +68,6 @@ def _in_4_bits(module: nn.Module, config: CleaveW4A16Config) -> W4A16Linear:
 def _check(module: nn.Module) -> None:
     if type(module) is not nn.Linear:
         raise TypeError(f"module is {type(module).__name__}; nn.Linear is served: leave it out by filter_fn")
+
+
+_mistakes.explain(sys.modules[__name__])

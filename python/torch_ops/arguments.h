@@ -20,7 +20,7 @@ using NullableArgument = Argument<kName, "Tensor?", const MaybeTensor&>;
 template <Text kName>
 using MaybeTensorArgument = Argument<kName, "Tensor?", const MaybeTensor&, "None">;
 template <Text kName, class Enum, Text kDefault>
-using NameArgument = Argument<kName, "str", Name<Enum>, kDefault>;
+using NameArgument = Argument<kName, "str", Name<Enum, kName>, kDefault>;
 
 namespace arg {
 

@@ -7,6 +7,7 @@
 
 #include "cleave/epilogue.h"
 #include "cleave/names.h"
+#include "operands/lists.h"
 
 namespace cleave::torch_ops {
 
@@ -30,10 +31,12 @@ struct UnreadString {
   }
 };
 
-template <class Enum>
+template <class Enum, Text kArgument>
 struct Name : UnreadString {
   /// Throws Error(invalid_argument), listing every name.
-  operator Enum() const { return read(from_string<Enum>); }
+  operator Enum() const {
+    return read([](std::string_view text) { return from_string<Enum>(text, kArgument.characters); });
+  }
 };
 
 struct FunctionText : UnreadString {

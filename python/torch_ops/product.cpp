@@ -1,6 +1,7 @@
 #include "product.h"
 
 #include "operands/epilogue_values.h"
+#include "operands/roles.h"
 
 namespace cleave::torch_ops {
 
@@ -34,7 +35,7 @@ Tensor make_scales(GemmCall& product) {
 /// each time.
 void run(const ProductCall& call) {
   const int device = call.problem.device;
-  plan(call.problem)->run(call.arguments, current_stream(device));
+  with_roles(call.problem.conv.kind, [&] { plan(call.problem)->run(call.arguments, current_stream(device)); });
 }
 
 }  // namespace cleave::torch_ops

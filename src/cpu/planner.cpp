@@ -52,7 +52,8 @@ std::vector<SplitKMode> modes_to_weigh(const GemmProblem& p) {
   if (p.split_k_mode != SplitKMode::automatic) return {p.split_k_mode};
   if (p.split_k_slices == 1) return {SplitKMode::none};
   if (p.split_k_slices > 1) return {SplitKMode::serial, SplitKMode::parallel};
-  if (p.deterministic == Determinism::batch_invariant) return {SplitKMode::none, SplitKMode::parallel};
+  if (p.deterministic == Determinism::k_order && !sums_are_integers(p)) return {SplitKMode::none};
+  if (is_batch_invariant(p)) return {SplitKMode::none, SplitKMode::parallel};
   return {SplitKMode::none, SplitKMode::serial, SplitKMode::parallel, SplitKMode::stream_k};
 }
 
@@ -158,12 +159,13 @@ GemmProblem for_any_m(GemmProblem p) {
 }  // namespace
 
 Choice choose(const GemmProblem& given, uint32_t threads) {
-  const bool invariant = given.deterministic == Determinism::batch_invariant;
+  const bool invariant = is_batch_invariant(given);
   const GemmProblem problem = invariant ? for_any_m(given) : given;
   std::vector<Weighed> weighed = weigh(problem, threads);
   Choice choice{
       weighed.front().tiling, {}, explain(problem, weighed.front(), weighed.size() > 1 ? &weighed[1] : nullptr)};
-  if (invariant) choice.why += " for every M (batch_invariant)";
+  const bool k_order = given.deterministic == Determinism::k_order;
+  if (invariant) choice.why += k_order ? " for every M and N (sum_order k)" : " for every M (batch_invariant)";
   for (Weighed& w : weighed) choice.candidates.push_back(std::move(w.candidate));
   std::stable_sort(choice.candidates.begin(), choice.candidates.end(),
                    [](const Candidate& x, const Candidate& y) { return x.predicted_us < y.predicted_us; });

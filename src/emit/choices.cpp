@@ -5,6 +5,7 @@
 #include "base/refuse.h"
 #include "launch/conv_grid.h"
 #include "launch/product.h"
+#include "plan/batch_invariant.h"
 #include "plan/catalogue.h"
 #include "plan/gpu_plan.h"
 #include "plan/model_device.h"
@@ -45,16 +46,6 @@ const Choice& planned(const GemmPlan& plan) {
                 "the operation has gather, which emitted projects do not serve; plan it of rows that are gathered "
                 "(cleave.moe.gather), or call it from the library");
   }
-  if (p.weights_b.format != WeightFormat::none && size_of(p.a.dtype) == 1) {
-    throw Error(ErrorCode::unsupported,
-                "the operation has packed weights beside activations of 8 bits, which emitted projects do not serve; "
-                "plan it for bfloat16 or float16, or call it from the library");
-  }
-  if (p.weights_b.format != WeightFormat::none && is_gated(p)) {
-    throw Error(ErrorCode::unsupported,
-                "the operation joins gates and ups of a packed weight, which emitted projects do not serve; apply the "
-                "activation in a step of its own, or call it from the library");
-  }
   if (choice->problem.groups.apart) {
     refuse(
         ErrorCode::unsupported,
@@ -73,7 +64,7 @@ Choice choose(const GemmPlan& plan, const std::string& arch, const std::string& 
   const DeviceInfo device = model_device(arch);
   if (arch == own && serves_any_size(planned(plan))) return planned(plan);
   const bool is_conv = plan.problem().conv.kind != Conv::none;
-  auto found = candidates(plan.problem(), device, is_conv ? Kernels::any_images : user_kernels());
+  auto found = promised_candidates(plan.problem(), device, is_conv ? Kernels::any_images : user_kernels());
   std::erase_if(found, [](const Choice& c) { return !serves_any_size(c); });
   if (found.empty()) {
     refuse(

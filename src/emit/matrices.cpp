@@ -33,6 +33,7 @@ void describe_weight(const GemmProblem& p, Vocabulary& v) {
   v.flags["packed_zeros"] = weights.has_zero;
   v.flags["packed_global"] = weights.format == WeightFormat::nvfp4;
   v.words["weights"] = to_string(weights.format);
+  v.words["b_columns"] = is_gated(p) ? "2n" : "n";
   v.words["group_size"] = whole_rows ? "0" : std::to_string(weights.group);
   v.words["weight_groups"] = whole_rows ? "1" : fmt::format("k / {}", weights.group);
   v.words["weight_text"] =
@@ -56,7 +57,8 @@ void describe_scales(const GemmProblem& p, Vocabulary& v) {
   GemmProblem two = p;
   two.batch = 2;
   scales("scale_a", p.scale_a, entries_of_scale_a(two, kind) > 1);
-  scales("scale_b", p.scale_b, entries_of_scale_b(two, kind) > 1);
+  v.flags["scaled_b"] = scaled_operands(p) > 1;
+  scales("scale_b", p.scale_b, v.flags["scaled_b"] && entries_of_scale_b(two, kind) > 1);
   v.words["scaling"] = to_string(kind);
   v.flags["scaled_vector"] = kind == Scaling::vector;
   v.flags["scaled_block"] = kind == Scaling::block;

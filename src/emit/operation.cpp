@@ -43,7 +43,8 @@ std::string product_of(const GemmProblem& p) {
   }
   if (p.weights_b.format == WeightFormat::nvfp4) return "global_scale * (A @ B)";
   if (p.has_zero) return fmt::format("{}(A @ B - zero_a * zero_b)", scaled ? "scale_a * scale_b * " : "");
-  return scaled ? "(scale_a * A) @ (scale_b * B)" : "A @ B";
+  if (!scaled) return "A @ B";
+  return scaled_operands(p) > 1 ? "(scale_a * A) @ (scale_b * B)" : "(scale_a * A) @ B";
 }
 
 std::string formula(const GemmProblem& p) {

@@ -30,6 +30,12 @@ void describe_archs(const std::vector<ArchChoice>& choices, Vocabulary& v);
 void describe_matrices(const GemmProblem& problem, const Layouts& layouts, Vocabulary& v);
 void describe_scales(const GemmProblem& problem, Vocabulary& v);
 
+/// How many of A and B have scales that are arguments of their own: a packed weight's belong to it.
+inline int scaled_operands(const GemmProblem& p) {
+  if (p.scale_a.kind == Scaling::none) return 0;
+  return p.weights_b.format == WeightFormat::none ? 2 : 1;
+}
+
 /// What B is if it is a packed weight.
 void describe_weight(const GemmProblem& problem, Vocabulary& v);
 

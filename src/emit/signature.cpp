@@ -80,11 +80,13 @@ void add_weight(const GemmProblem& p, Signature& s) {
   const auto add = [&](const char* name, const std::string& about) {
     s.positional.push_back({.name = name, .about = about});
   };
-  add("packed", fmt::format("uint8 [{}ceil(n / 64), ceil(k / 64), 2048], @weights@ codes in Cleave's order.", lead));
-  add("scales", fmt::format("@weight_scale_dtype@ [{}@weight_groups@, n].", lead));
+  add("packed",
+      fmt::format("uint8 [{}ceil(@b_columns@ / 64), ceil(k / 64), 2048], @weights@ codes in Cleave's order{}.", lead,
+                  is_gated(p) ? ", packed with gated=True" : ""));
+  add("scales", fmt::format("@weight_scale_dtype@ [{}@weight_groups@, @b_columns@].", lead));
   if (p.weights_b.has_zero) add("zeros", "uint8, 0 to 15, as scales.");
   if (p.weights_b.format == WeightFormat::nvfp4)
-    add("global_scale", fmt::format("float32, one value{}, or [{}n].", *lead ? " for each group" : "", lead));
+    add("global_scale", fmt::format("float32, one value{}, or [{}@b_columns@].", *lead ? " for each group" : "", lead));
 }
 
 Signature signature_of_product(const GemmProblem& p) {
@@ -105,7 +107,7 @@ Signature signature_of_product(const GemmProblem& p) {
   const char* const values[] = {"one value for each row of a, or one", "one value for each column of b, or one"};
   const char* const blocks[] = {"one value for each block of @scale_rows_a@ x 128 of a",
                                 "one value for each block of 128 x @scale_rows_b@ of b"};
-  for (int i = 0; i < 2 && p.scale_a.kind != Scaling::none; ++i) {
+  for (int i = 0; i < scaled_operands(p); ++i) {
     s.positional.push_back(
         {.name = i == 0 ? "scale_a" : "scale_b",
          .about = fmt::format("float32, {}.", p.scale_a.kind == Scaling::block ? blocks[i] : values[i])});

@@ -23,7 +23,7 @@ CLEAVE_SPELL(ConvConfig, kind, axes, class_capacity, fuses_classes, patches, gat
              fast_store)
 CLEAVE_SPELL(DirectAxis, taps, stride, dilation, phase)
 CLEAVE_SPELL(DirectConfig, method, vector, group, strips, pixels, height, width)
-CLEAVE_SPELL(ScaleConfig, rows_a, rows_b, promote, bulk_a, trial)
+CLEAVE_SPELL(ScaleConfig, rows_a, rows_b, promote)
 CLEAVE_SPELL(FunctionOperandConfig, shape, dtype, order, pairs, reduction)
 
 /// As much of its lists as there is. What the function does is its body's to say.

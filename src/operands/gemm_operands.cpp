@@ -371,8 +371,8 @@ void set_plan_options(const PlanOptions& options, GemmProblem& problem) {
   problem.fast_accumulation = options.fast_accumulation;
   problem.static_b = options.static_b;
   problem.deterministic = options.deterministic;
-  if (options.deterministic == Determinism::repeatable && batch_invariant() && may_be_batch_invariant(problem))
-    problem.deterministic = Determinism::batch_invariant;
+  if (options.deterministic == Determinism::repeatable)
+    problem.deterministic = most_promised(problem, default_determinism());
 }
 
 void check_out_scale(Granularity granularity) {

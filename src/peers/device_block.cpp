@@ -29,7 +29,7 @@ DeviceBlock::DeviceBlock(int device, size_t bytes) : device_(device) {
   check(driver().mem_create(&memory_, bytes_, &kind, 0), "cuMemCreate for a group");
   try {
     map();
-    fill_device(address_, 0, bytes_);
+    zero();
   } catch (const Error&) {
     release();
     throw;
@@ -73,10 +73,11 @@ void DeviceBlock::map() {
   check(driver().mem_set_access(address_, bytes_, &access, 1), "cuMemSetAccess to a peer's memory");
 }
 
-void fill_device(CUdeviceptr to, unsigned char byte, size_t bytes) {
+/// On a stream of its own: zeroing must neither become part of a capture nor wait for the default stream.
+void DeviceBlock::zero() const {
   CUstream stream = nullptr;
   check(driver().stream_create(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
-  const CUresult set = driver().memset_d8_async(to, byte, bytes, stream);
+  const CUresult set = driver().memset_d8_async(address_, 0, bytes_, stream);
   const CUresult done = driver().stream_synchronize(stream);
   driver().stream_destroy(stream);
   check(set, "cuMemsetD8Async");

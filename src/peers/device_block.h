@@ -21,6 +21,7 @@ class DeviceBlock final : public Block {
 
  private:
   void map();
+  void zero() const;
   void release() noexcept;
 
   const int device_;
@@ -29,8 +30,5 @@ class DeviceBlock final : public Block {
   CUdeviceptr address_ = 0;
   bool mapped_ = false;
 };
-
-/// Waits for it, on a stream of its own: that must neither become part of a capture nor wait for the default stream.
-void fill_device(CUdeviceptr to, unsigned char byte, size_t bytes);
 
 }  // namespace cleave

@@ -3,7 +3,6 @@
 #include <new>
 #include <utility>
 
-#include "peers/device_block.h"
 #include "peers/gather_launch.h"
 #include "runtime/context.h"
 #include "runtime/driver.h"
@@ -18,8 +17,6 @@ DeviceGroup::DeviceGroup(int rank, int device, Memory memory) : MappedGroup(rank
   cleave::check(driver().mem_host_alloc(&place, sizeof(GroupRecord), CU_MEMHOSTALLOC_PORTABLE),
                 "cuMemHostAlloc for a group");
   record_ = new (place) GroupRecord;
-  const auto own = reinterpret_cast<CUdeviceptr>(static_cast<char*>(staging(rank)) - reserved(size()));
-  fill_device(own + awaited_offset(uint32_t(size())), 0xff, most_pushed_bytes(uint32_t(size())));
 }
 
 DeviceGroup::~DeviceGroup() {

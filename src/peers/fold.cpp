@@ -24,7 +24,6 @@ std::shared_ptr<const FoldPlan> make_gpu_plan(const FoldProblem& problem) {
         params.bias = arguments.bias;
         params.scale_d = arguments.scale_d;
         params.d = arguments.d;
-        params.early = arguments.early;
       });
 }
 

@@ -14,7 +14,7 @@ uint32_t ctas_of(const FoldProblem& p, FoldConfig config) {
   const uint32_t elements = fold_elements(config);
   const int64_t pieces_of_row = p.columns % elements == 0 ? p.columns / elements : p.columns;
   const int64_t most = max_of(max_of(p.rows, p.most_rows) * pieces_of_row, int64_t(1));
-  const uint32_t ctas = p.pushed || p.awaits ? kMostCtas : kMostReadingCtas;
+  const uint32_t ctas = p.pushed ? kMostCtas : kMostReadingCtas;
   return uint32_t(min_of(ceil_div(most, int64_t(kFoldThreads)), int64_t(ctas)));
 }
 
@@ -45,7 +45,7 @@ std::string translation_unit(FoldKernel kernel, const FoldConfig& config) {
       .name = enumerator_name(kernel),
       .config = "FoldConfig",
       .members = CLEAVE_PRINT_MEMBERS(config, ranks, partial, c, bias, d, has_c, has_bias, has_scale_d, vectors, pushed,
-                                      awaits, has_function, function),
+                                      has_function, function),
       .launch_bounds = "cleave::kFoldThreads, 2",
       .entry = fold_entry,
       .params = "FoldParams",

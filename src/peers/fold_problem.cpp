@@ -78,11 +78,9 @@ std::vector<std::string> validate(const FoldProblem& p) {
   }
   check_types(p, out);
   check_device(p.device, out);
-  if (out.empty() && (p.pushed || p.awaits) && !can_push(p))
-    out.add(
-        "pushed or awaits is true, but {} partial results of {} x {} {} are too many or lie in unaligned rows; leave "
-        "it",
-        p.ranks, p.rows, p.columns, to_string(p.partial.dtype));
+  if (out.empty() && p.pushed && !can_push(p))
+    out.add("pushed is true, but {} partial results of {} x {} {} are too many or lie in unaligned rows; leave it",
+            p.ranks, p.rows, p.columns, to_string(p.partial.dtype));
   return out;
 }
 
@@ -100,7 +98,6 @@ FoldConfig config_of(const FoldProblem& p) {
                     .has_bias = p.has_bias,
                     .has_scale_d = p.has_scale_d,
                     .pushed = p.pushed,
-                    .awaits = p.awaits,
                     .has_function = p.function != nullptr,
                     .function = p.function};
   if (p.has_c) config.c = p.c.dtype;
@@ -128,8 +125,7 @@ void check_arguments(const FoldProblem& p, const FoldArguments& arguments) {
   }
   if (arguments.group != nullptr && arguments.group->device() != p.device)
     refuse_value("group is of device {}, and d of {}; fold where the group is", arguments.group->device(), p.device);
-  if (p.awaits && arguments.group == nullptr) refuse_value("awaits is true, and group is missing; pass the ranks'");
-  if (arguments.group != nullptr && (p.pushed || p.awaits) && arguments.group->size() != p.ranks)
+  if (arguments.group != nullptr && p.pushed && arguments.group->size() != p.ranks)
     refuse_value("group has {} ranks, and {} are to push; all of them do", arguments.group->size(), p.ranks);
 }
 

@@ -3,7 +3,6 @@
 #include <cstring>
 #include <utility>
 
-#include "cleave/peers/arrival.h"
 #include "cleave/problem.h"
 #include "runtime/context.h"
 #include "runtime/driver.h"
@@ -32,17 +31,6 @@ int Places::next(void* stream) {
     capture_ = capture;
   }
   return 2 + int(captured_++ % 2);
-}
-
-void* Places::awaited(const Group& group) {
-  return static_cast<char*>(group.staging(group.rank())) - most_pushed_bytes(uint32_t(group.size()));
-}
-
-void Places::forget_awaited(const Group& group, void* stream) {
-  const ContextGuard context(group.device());
-  check(driver().memset_d8_async(reinterpret_cast<CUdeviceptr>(awaited(group)), 0xff,
-                                 most_pushed_bytes(uint32_t(group.size())), static_cast<CUstream>(stream)),
-        "cuMemsetD8Async");
 }
 
 void Places::put(const void* from, size_t bytes, int place, size_t offset, void* stream) const {

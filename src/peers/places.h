@@ -29,11 +29,6 @@ class CLEAVE_TOOLS Places {
   int next(void* stream);
   /// Enqueues a copy of this rank's to its place, `offset` bytes behind where that begins.
   void put(const void* from, size_t bytes, int place, size_t offset, void* stream) const;
-  /// A rank's memory for a partial result of its own that a sum awaits (fold.h): words of ones between calls. It takes
-  /// no turns: the next product stores there behind the sum that took the last one's words.
-  static void* awaited(const Group& group);
-  /// Enqueues that they are ones again, where a product was launched and the sum behind it was not.
-  static void forget_awaited(const Group& group, void* stream);
   /// Where a rank's place begins.
   char* at(int rank, int place) const { return static_cast<char*>(group_->staging(rank)) + size_t(place) * bytes_; }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/refuse.h"
+#include "cleave/device.h"
 #include "problem/cached_plan.h"
 #include "problem/placement.h"
 #include "problem/problem.h"
@@ -48,6 +49,7 @@ GemmProblem with_rows(const GemmProblem& problem, int64_t rows) {
 }
 
 GemmProblem with_slices(GemmProblem p, int32_t slices) {
+  if (p.deterministic == Determinism::k_order) slices = 1;
   if (p.split_k_slices == 0) p.split_k_slices = slices;
   return p;
 }
@@ -74,7 +76,7 @@ void rate(const GemmProblem& problem, const DeviceInfo& device, std::vector<Rate
       seen.push_back(*order);
       least.push_back(choice.predicted_us);
     }
-    if (problem.split_k_slices > 0) break;
+    if (problem.split_k_slices > 0 || problem.deterministic == Determinism::k_order) break;
   }
   for (size_t i = 0; i < seen.size(); ++i) {
     auto known = std::ranges::find(rated, seen[i], &Rated::order);
@@ -84,12 +86,20 @@ void rate(const GemmProblem& problem, const DeviceInfo& device, std::vector<Rate
   }
 }
 
+/// Time depends on N, and so must not choose the order of K.
+bool comes_before(const Rated& x, const Rated& y, Determinism promise) {
+  if (promise != Determinism::k_order) return x.loss < y.loss;
+  const auto rank = [](const SumOrder& order) { return std::pair(!has_wgmma(order.family), order.block); };
+  return rank(x.order) < rank(y.order);
+}
+
 std::optional<SumOrder> find_order(const GemmProblem& problem, const DeviceInfo& device) {
   std::vector<Rated> rated;
   for (const int64_t rows : kRows) rate(with_rows(problem, rows), device, rated);
   const Rated* best = nullptr;
   for (const Rated& each : rated) {
-    if (each.served == std::size(kRows) && (best == nullptr || each.loss < best->loss)) best = &each;
+    if (each.served < std::size(kRows)) continue;
+    if (best == nullptr || comes_before(each, *best, problem.deterministic)) best = &each;
   }
   if (best == nullptr) return std::nullopt;
   return best->order;
@@ -103,29 +113,31 @@ struct KnownOrder {
 
 constexpr size_t kMostOrderBytes = 1 << 20;
 
-std::atomic<bool>& promised() {
-  static constinit Lazy<std::atomic<bool>> value;
+std::atomic<Determinism>& promised() {
+  static constinit Lazy<std::atomic<Determinism>> value;
   return value.get([] {
     const char* text = std::getenv("CLEAVE_BATCH_INVARIANT");
     const std::string_view said = text == nullptr ? "" : text;
-    if (!said.empty() && said != "0" && said != "1")
-      refuse_value("CLEAVE_BATCH_INVARIANT is \"{}\"; it must be 0 or 1", said);
-    return said == "1";
+    if (said == "1") return Determinism::batch_invariant;
+    if (said == "k") return Determinism::k_order;
+    if (!said.empty() && said != "0")
+      refuse_value("CLEAVE_BATCH_INVARIANT is \"{}\"; it must be 0, 1 or k (sum_order=\"k\")", said);
+    return Determinism::repeatable;
   });
 }
 
 }  // namespace
 
-bool batch_invariant() {
+Determinism default_determinism() {
   return promised().load(std::memory_order_relaxed);
 }
 
-void set_batch_invariant(bool value) {
+void set_default_determinism(Determinism value) {
   promised().store(value, std::memory_order_relaxed);
 }
 
-bool is_exact(const GemmProblem& problem) {
-  return sums_are_integers(problem);
+bool has_one_order(const GemmProblem& problem) {
+  return is_batch_invariant(problem) && !sums_are_integers(problem);
 }
 
 std::optional<SumOrder> sum_order(const Choice& choice) {
@@ -139,6 +151,7 @@ std::optional<SumOrder> sum_order(const Choice& choice) {
 }
 
 std::optional<SumOrder> invariant_order(const GemmProblem& problem, const DeviceInfo& device) {
+  if (device_info(problem.device).name != device.name) return find_order(problem, device);  // for another to emit
   static constinit Lazy<PlanMap<GemmProblem, KnownOrder, ProblemHash>> known;
   auto& orders = known.get([] { return PlanMap<GemmProblem, KnownOrder, ProblemHash>(kMostOrderBytes); });
   const GemmProblem weights = with_rows(problem, 1);
@@ -146,18 +159,20 @@ std::optional<SumOrder> invariant_order(const GemmProblem& problem, const Device
   return orders.insert(weights, std::make_shared<const KnownOrder>(find_order(problem, device)))->order;
 }
 
-Cheapest promised_cheapest(const GemmProblem& problem, const DeviceInfo& device, Kernels kernels) {
-  if (problem.deterministic != Determinism::batch_invariant || is_exact(problem))
-    return cheapest(problem, device, kernels);
-  Cheapest best;
+std::vector<Choice> promised_candidates(const GemmProblem& problem, const DeviceInfo& device, Kernels kernels) {
+  if (!has_one_order(problem)) return candidates(problem, device, kernels);
   const auto order = invariant_order(problem, device);
-  if (!order) return best;
-  for (Choice& choice : of_slices(among_others(problem), device, int32_t(order->slices))) {
-    if (sum_order(choice) != order) continue;
-    if (!best.choice) best.choice = std::move(choice);
-    ++best.considered;
-  }
-  return best;
+  if (!order) return {};
+  std::vector<Choice> found = of_slices(among_others(problem), device, int32_t(order->slices));
+  std::erase_if(found, [&](const Choice& choice) { return sum_order(choice) != order; });
+  return found;
+}
+
+Cheapest promised_cheapest(const GemmProblem& problem, const DeviceInfo& device, Kernels kernels) {
+  if (!has_one_order(problem)) return cheapest(problem, device, kernels);
+  std::vector<Choice> found = promised_candidates(problem, device, kernels);
+  if (found.empty()) return {};
+  return {std::move(found.front()), found.size()};
 }
 
 }  // namespace cleave

@@ -3,10 +3,12 @@
 // What of a plan changes the bits of a sum was measured (docs/determinism.md): the family of kernels, and, where K is
 // split or sums are promoted, the elements of K in a block, the number of slices and how many of them meet first. That
 // is a SumOrder. One is chosen for all M and any number of groups, from N, K, types and layouts alone; each problem
-// then takes the fastest kernel of that order.
+// then takes the fastest kernel of that order. Determinism::k_order has one slice, of the kernels that types and
+// layouts alone decide.
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "plan/catalogue.h"
 
@@ -21,8 +23,8 @@ struct SumOrder {
   friend bool operator==(const SumOrder&, const SumOrder&) = default;
 };
 
-/// Whether every order gives the same bits: integers' sums, which no block's scales make floats of.
-bool is_exact(const GemmProblem& problem);
+/// Whether every plan must sum K in the same order: not where integers are summed, of which all have the same bits.
+bool has_one_order(const GemmProblem& problem);
 
 /// Nothing of kernels whose bits were not compared: narrow ones, stream_k.
 std::optional<SumOrder> sum_order(const Choice& choice);
@@ -30,6 +32,9 @@ std::optional<SumOrder> sum_order(const Choice& choice);
 /// The order for the problem's N, K, types and layouts: of those that serve every M, the one whose expected time falls
 /// least behind that of each M's best, over M from 1 to 4096. Kept by the process. Nothing if there is none.
 std::optional<SumOrder> invariant_order(const GemmProblem& problem, const DeviceInfo& device);
+
+/// candidates(), or, of a batch-invariant problem, those of invariant_order(), of all kernels.
+std::vector<Choice> promised_candidates(const GemmProblem& problem, const DeviceInfo& device, Kernels kernels);
 
 /// What the problem runs as: cheapest(), or, of a batch-invariant one, the fastest of invariant_order() for its own M,
 /// of all kernels.

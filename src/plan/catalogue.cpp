@@ -370,7 +370,7 @@ void add_splits(Considered& out, const GemmProblem& problem, const DeviceInfo& d
   const bool any = mode == SplitKMode::automatic;
   const bool pruned = any && is_product(problem);  // only those were measured
   const uint32_t given = uint32_t(problem.split_k_slices);
-  const bool invariant = problem.deterministic == Determinism::batch_invariant;
+  const bool invariant = is_batch_invariant(problem);
   const auto wants = [&](SplitKMode m) { return mode == m || any; };
 
   Spec unsplit = spec;
@@ -457,7 +457,7 @@ Considered consider_own(const GemmProblem& problem, const DeviceInfo& device, Ke
 /// One kernel, and a kernel behind the product's where nothing is asked of either.
 Considered consider_quantised(const GemmProblem& problem, const DeviceInfo& device, Kernels kernels) {
   Considered out = consider_own(problem, device, kernels);
-  if (!is_automatic(problem) || problem.deterministic == Determinism::batch_invariant) return out;
+  if (!is_automatic(problem) || is_batch_invariant(problem)) return out;
   for (const bool halves : {false, true}) {
     if (!may_quantize_apart(problem, halves)) continue;
     const GemmProblem product = unquantized(problem, halves);

@@ -25,13 +25,18 @@ bool has_many_parts(const GemmProblem& p) {
   return count_parts(p.conv, false) > 1;
 }
 
+/// As an argument.
+const char* promise_text(const GemmProblem& p) {
+  return p.deterministic == Determinism::k_order ? "sum_order=\"k\"" : "deterministic=\"batch_invariant\"";
+}
+
 [[noreturn]] void refuse_unserved(const GemmProblem& problem, const DeviceInfo& device) {
-  if (problem.deterministic == Determinism::batch_invariant && cheapest(problem, device, Kernels::all).choice) {
+  if (is_batch_invariant(problem) && cheapest(problem, device, Kernels::all).choice) {
+    const bool k_order = problem.deterministic == Determinism::k_order;
     refuse(ErrorCode::unsupported,
-           "deterministic=\"batch_invariant\" cannot be served: no kernel adds up k={} for n={} in one order for every "
-           "number of rows with what else is asked; leave split_k_mode, split_k_slices and kernel to the library, or "
-           "pass deterministic=True",
-           problem.k, problem.n);
+           "{} cannot be served: no kernel adds up k={} for n={} in one order for every number of rows with what else "
+           "is asked; leave split_k_mode, split_k_slices and kernel to the library, or {}",
+           promise_text(problem), problem.k, problem.n, k_order ? "leave sum_order out" : "pass deterministic=True");
   }
   if (problem.weights_b.format != WeightFormat::none) {
     refuse(
@@ -136,11 +141,13 @@ std::string explain(const GemmProblem& problem, const Choice& choice, size_t con
 
 /// What the promise costs: how far the order of sums that serves all M is from the best for this one.
 std::string explain_invariance(const GemmProblem& problem, const DeviceInfo& device) {
-  if (is_exact(problem)) return "; sums of integers are the same in any order (batch_invariant)";
+  const bool k_order = problem.deterministic == Determinism::k_order;
+  const char* const promise = k_order ? "sum_order k" : "batch_invariant";
+  if (!has_one_order(problem)) return fmt::format("; sums of integers are the same in any order ({})", promise);
   const auto order = invariant_order(problem, device);
   const Cheapest free = cheapest(problem, device, Kernels::all);
-  return fmt::format("; of those that sum K in {} slice(s), as for every M (batch_invariant); without that promise {}",
-                     order->slices,
+  return fmt::format("; of those that sum K in {} slice(s), as for every M{} ({}); without that promise {}",
+                     order->slices, k_order ? " and N" : "", promise,
                      fmt::format("{}, {:.1f} us", to_string(free.choice->spec), free.choice->predicted_us));
 }
 
@@ -165,7 +172,7 @@ std::shared_ptr<const GemmPlan> make_gpu(const GemmProblem& problem) {
   const Cheapest best = promised_cheapest(problem, device, user_kernels());
   if (!best.choice) refuse_unserved(problem, device);
   std::string why = explain(problem, *best.choice, best.considered);
-  if (problem.deterministic == Determinism::batch_invariant) why += explain_invariance(problem, device);
+  if (is_batch_invariant(problem)) why += explain_invariance(problem, device);
   return make_parts_plan(problem, *best.choice, std::move(why));
 }
 

@@ -1,7 +1,6 @@
 #include "plan/tile_shape.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <initializer_list>
 
 #include "cleave/config/scale_lines.h"
@@ -301,19 +300,9 @@ class TileShaper {
     if (!direct_store_suffices(c_)) return false;
     c_.store.run_bytes = run_bytes();
     if (!registers_suffice_for_inputs(c_)) return false;
-    const char* const trial = std::getenv("CLEAVE_TRIAL");
-    const uint32_t bits = trial ? uint32_t(std::atoi(trial)) : 0;
-    c_.scales.bulk_a = (bits & 1) != 0 && copies_scales_in_bulk();
-    c_.scales.trial = by_block_ ? bits & ~1u : 0;
     c_ = with_stages(c_, kMostStages, shared_memory());
     add_store_chunks();
     return c_.tile.stages >= kLeastStages;
-  }
-
-  /// Scales of A's rows that lie side by side. A list's do not; those of groups of K have a case of their own.
-  bool copies_scales_in_bulk() const {
-    const bool rows = c_.scales.rows_a == 1 && c_.scales.rows_b == kScaleBlock && p_.scale_a.stride_row == 1;
-    return by_block_ && rows && !c_.operands.listed && c_.schedule.grouping != Grouping::k;
   }
 
   /// Sums that are not promoted could be more in each thread. But 192 rows may fill a wave that 128 and 256 do not,
@@ -356,7 +345,7 @@ class TileShaper {
   /// whole blocks are to be those of large tiles where no row may depend on M.
   bool merges_stages() const {
     const bool sliced = c_.schedule.split != SplitKMode::none || c_.schedule.in_turn;
-    if (p_.deterministic == Determinism::batch_invariant && sliced && !is_exact(p_)) return false;
+    if (sliced && has_one_order(p_)) return false;
     const bool one_tap = !c_.conv.gather && (!gathers_a(c_) || gathered_channels(p_.conv) % (2 * atom_) == 0);
     return !c_.scales.promote && (s_.tile_m + s_.tile_n) * 128 < 16384 * 5 / 4 && p_.k > int64_t(atom_) && one_tap;
   }

@@ -112,18 +112,20 @@ std::string_view to_string(Enum value) {
 }
 
 template <class Enum>
-Enum from_string(std::string_view name) {
+Enum from_string(std::string_view name, std::string_view given_as) {
   constexpr auto& names = kNames<Enum>;
   const auto found = std::ranges::find(names, name);
   if (found != names.end()) return Enum(found - names.begin());
+  // Only problems that are no convolutions have none of its kinds, and nobody asks for them by name.
+  constexpr auto offered = std::span(names).subspan(std::is_same_v<Enum, Conv> ? 1 : 0);
   constexpr bool is_type = std::is_same_v<Enum, DType>;
   refuse(is_type ? ErrorCode::invalid_type : ErrorCode::invalid_argument, "{} is \"{}\"; it must be one of {}{}",
-         kArgument<Enum>, name, fmt::join(names, ", "), guess(name, names));
+         given_as.empty() ? kArgument<Enum> : given_as, name, fmt::join(offered, ", "), guess(name, offered));
 }
 
 #define CLEAVE_INSTANTIATE(Enum, argument)               \
   template std::string_view to_string<Enum>(Enum value); \
-  template Enum from_string<Enum>(std::string_view name);
+  template Enum from_string<Enum>(std::string_view name, std::string_view given_as);
 CLEAVE_NAMED_ENUMERATIONS(CLEAVE_INSTANTIATE)
 
 }  // namespace cleave

@@ -40,6 +40,18 @@ bool may_be_batch_invariant(const GemmProblem& p) {
   return p.conv.kind == Conv::none && of_rows && by_rows && p.split_k_mode != SplitKMode::stream_k && !reduces(p);
 }
 
+bool may_keep_k_order(const GemmProblem& p) {
+  const bool split =
+      (p.split_k_mode != SplitKMode::automatic && p.split_k_mode != SplitKMode::none) || p.split_k_slices > 1;
+  return !split || sums_are_integers(p);
+}
+
+Determinism most_promised(const GemmProblem& p, Determinism wanted) {
+  if (wanted >= Determinism::batch_invariant && !may_be_batch_invariant(p)) return Determinism::repeatable;
+  if (wanted == Determinism::k_order && !may_keep_k_order(p)) return Determinism::batch_invariant;
+  return wanted;
+}
+
 Activation activation_of(const GemmProblem& p) {
   return p.epilogue.function == nullptr ? Activation::none : p.epilogue.function->activation();
 }

@@ -24,6 +24,16 @@ bool is_automatic(const GemmProblem& problem);
 /// Whether rows of D can be promised to be the same in every batch: what Determinism::batch_invariant serves.
 bool may_be_batch_invariant(const GemmProblem& problem);
 
+/// Whether K is not split, or split without a change of bits: what Determinism::k_order serves of those.
+bool may_keep_k_order(const GemmProblem& problem);
+
+/// `wanted`, or the most of it that the problem can be promised.
+Determinism most_promised(const GemmProblem& problem, Determinism wanted);
+
+inline bool is_batch_invariant(const GemmProblem& problem) {
+  return problem.deterministic >= Determinism::batch_invariant;
+}
+
 /// The epilogue function's, if it is ready-made, or else none.
 Activation activation_of(const GemmProblem& problem);
 

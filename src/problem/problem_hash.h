@@ -105,7 +105,7 @@ struct ProblemHash {
     for (const MatrixLayout* layout : {&p.partial, &p.c, &p.d})
       mix(uint64_t(layout->stride_row) << 16 ^ uint64_t(layout->dtype) << 8 ^ layout->alignment);
     mix(uint64_t(p.bias) << 32 ^ uint64_t(p.has_c) << 18 ^ uint64_t(p.has_bias) << 17 ^ uint64_t(p.has_scale_d) << 16 ^
-        uint64_t(p.pushed) << 19 ^ uint64_t(p.awaits) << 20 ^ uint64_t(p.device + 3));
+        uint64_t(p.pushed) << 19 ^ uint64_t(p.device + 3));
     mix(uint64_t(p.scale_a.kind) << 24 ^ uint64_t(p.scale_a.stride_row) << 16 ^ uint64_t(p.scale_b.kind) << 8 ^
         uint64_t(p.scale_b.stride_row));
     mix(reinterpret_cast<uintptr_t>(p.function));

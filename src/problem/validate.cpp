@@ -88,28 +88,37 @@ void check_split(const GemmProblem& p, Messages& out) {
 }
 
 void check_determinism(const GemmProblem& p, Messages& out) {
-  if (p.deterministic != Determinism::batch_invariant || may_be_batch_invariant(p)) return;
+  if (!is_batch_invariant(p)) return;
+  const bool k_order = p.deterministic == Determinism::k_order;
+  const char* const name = k_order ? "sum_order" : "deterministic";
+  const char* const promise = k_order ? "k" : "batch_invariant";
+  if (k_order && !may_keep_k_order(p)) {
+    out.add(
+        "sum_order is k, but split_k_mode is {} and split_k_slices {}: slices of float sums begin at zero and are "
+        "rounded before they are added, so that no split has the bits of the unsplit sum; leave both out",
+        to_string(p.split_k_mode), p.split_k_slices);
+  }
+  if (may_be_batch_invariant(p)) return;
   if (p.conv.kind != Conv::none) {
-    out.add("deterministic is batch_invariant, but convolutions do not promise that; leave deterministic out");
+    out.add("{0} is {1}, but convolutions do not promise that; leave {0} out", name, promise);
   } else if (p.split_k_mode == SplitKMode::stream_k) {
     out.add(
-        "deterministic is batch_invariant, but split_k_mode is stream_k, whose slices end where M says; pass another "
-        "split_k_mode, or leave it out");
+        "{} is {}, but split_k_mode is stream_k, whose slices end where M says; pass another split_k_mode, or leave it "
+        "out",
+        name, promise);
   } else if (reduces(p)) {
     out.add(
-        "deterministic is batch_invariant, but the epilogue function reduces D, tile by tile, whose size may follow "
-        "from "
-        "M; reduce D in a step of its own, or leave deterministic out");
+        "{0} is {1}, but the epilogue function reduces D, tile by tile, whose size may follow from M; reduce D in a "
+        "step of its own, or leave {0} out",
+        name, promise);
   } else if (p.groups.dimension == Grouping::k || p.groups.dimension == Grouping::n) {
-    out.add(
-        "deterministic is batch_invariant, but {} is grouped: a row of D is no group's own. Group the rows of a, or "
-        "leave deterministic out",
-        p.groups.dimension == Grouping::k ? "K" : "N");
+    out.add("{0} is {1}, but {2} is grouped: a row of D is no group's own. Group the rows of a, or leave {0} out", name,
+            promise, p.groups.dimension == Grouping::k ? "K" : "N");
   } else {
     out.add(
-        "deterministic is batch_invariant, but a is contiguous along M (strides {}, {}), so that how it can be loaded "
-        "would change with M; copy a into rows, or leave deterministic out",
-        p.a.stride_row, p.a.stride_col);
+        "{0} is {1}, but a is contiguous along M (strides {2}, {3}), so that how it can be loaded would change with M; "
+        "copy a into rows, or leave {0} out",
+        name, promise, p.a.stride_row, p.a.stride_col);
   }
 }
 

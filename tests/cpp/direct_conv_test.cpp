@@ -163,6 +163,22 @@ TEST(DirectConv, StagesWhatACtasLinesMeet) {
   EXPECT_GT(staged, 100);
 }
 
+TEST(DirectConv, StagesShortLinesOnly) {
+  const auto staged = [](Conv kind, int32_t size, int32_t stride) {
+    const ConvAxis axis{.size = size, .filter = 3, .stride = stride, .pad_begin = 1, .pad_end = 1};
+    GemmProblem p = implicit_gemm({.kind = kind, .images = 2, .channels = 1, .filters = 1, .axes = {kNone, axis, axis}},
+                                  64, DType::f16, DType::f16);
+    p.kernel = KernelFamily::direct;
+    return cheapest(p, h100(), Kernels::all).choice->config.direct.pixels > 0;
+  };
+  for (const Conv kind : {Conv::fprop, Conv::dgrad}) {
+    EXPECT_TRUE(staged(kind, 28, 1));
+    EXPECT_FALSE(staged(kind, 47, 1));
+  }
+  EXPECT_TRUE(staged(Conv::fprop, 56, 2));  // 28 are made
+  EXPECT_FALSE(staged(Conv::dgrad, 56, 2));
+}
+
 TEST(DirectConv, SlicesOfWeightGradientsHaveEveryLineOnce) {
   for (const int64_t group : {1, 2, 4}) {
     for (const int32_t taps : {3, 5, 7}) {

@@ -139,6 +139,8 @@ inline std::vector<EmitCase> emit_cases() {
   exact.c = exact.d;
   GemmProblem gated = product(512, 1024, 512, bf16, bf16);
   gated.epilogue = epilogue_of(Activation::swiglu);
+  GemmProblem gates_of_weight = gated;
+  gates_of_weight.bias = Bias::row;
   GemmProblem biased =
       grouped(product(2048, 512, 256, bf16, bf16), Grouping::m, {.bounds = GroupBounds::starts, .wide = true});
   biased.bias = Bias::row;
@@ -180,6 +182,12 @@ inline std::vector<EmitCase> emit_cases() {
       {"packed_nvfp4", packed(product(16, 4096, 4096, f16, f16), WeightFormat::nvfp4, 16)},
       {"packed_nvfp4_experts",
        packed(grouped(product(512, 2880, 2880, bf16, bf16), Grouping::m), WeightFormat::nvfp4, 16)},
+      {"packed_bytes", packed(scaled(product(16, 4096, 4096, i8, bf16), vector, {}), WeightFormat::int4, 128, true)},
+      {"packed_bytes_experts",
+       packed(scaled(grouped(product(512, 2880, 2880, e4m3, bf16), Grouping::m), vector, {}), WeightFormat::mxfp4, 32)},
+      {"packed_gates", packed(gates_of_weight, WeightFormat::int4, 128)},
+      {"packed_function_of_gates",
+       packed(with_gated_function(product(512, 1024, 512, bf16, bf16)), WeightFormat::int4, 64)},
       {"packed_function", with_function(packed(product(40, 1024, 512, bf16, bf16), WeightFormat::int4, 64))},
       {"function_of_gates", with_gated_function(product(512, 1024, 512, bf16, bf16))},
   };

@@ -171,8 +171,7 @@ TEST(FoldLaunches, WhatIsPushedIsSmallAndInWholePieces) {
   EXPECT_FALSE(can_push(p));
   p.pushed = true;
   EXPECT_EQ(validate(p)[0],
-            "pushed or awaits is true, but 2 partial results of 129 x 8192 bfloat16 are too many or lie in unaligned "
-            "rows; leave "
+            "pushed is true, but 2 partial results of 129 x 8192 bfloat16 are too many or lie in unaligned rows; leave "
             "it");
   p.rows = p.most_rows = 16;
   EXPECT_TRUE(validate(p).empty());
@@ -186,40 +185,11 @@ TEST(FoldLaunches, WhatIsPushedIsSmallAndInWholePieces) {
   EXPECT_FALSE(can_push(p));
 }
 
-TEST(FoldLaunches, WhatIsAwaitedHasTheCtasOfWhatIsPushed) {
-  FoldProblem p = problem_of(2, 64, 8192, kPlanOnlyH100);
-  p.partial.dtype = DType::bf16;
-  p.pushed = true;
-  const uint32_t ctas = fold_launches(p)[0].shape.grid.x;
-  for (const bool pushed : {true, false}) {
-    p.awaits = true;
-    p.pushed = pushed;
-    EXPECT_EQ(fold_launches(p)[0].shape.grid.x, ctas);
-    EXPECT_EQ(config_of(p).awaits, true);
-  }
-  p.rows = p.most_rows = 129;
-  EXPECT_EQ(validate(p).size(), 1u);
-}
-
-TEST(FoldLaunches, WhatIsAwaitedIsOfAGroup) {
-  FoldProblem p = problem_of(1, 1, 4);
-  p.pushed = p.awaits = true;
-  const float part[4] = {};
-  float d[4];
-  try {
-    plan(p)->run({.partials = {part}, .d = d}, nullptr);
-    FAIL() << "it was not refused";
-  } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "awaits is true, and group is missing; pass the ranks'");
-  }
-}
-
 TEST(FoldLaunches, PushedPiecesFitTheirPlaces) {
   for (const uint32_t ranks : {1, 2, 4, 5, 8, 16}) {
     EXPECT_EQ(pushed_offset(ranks, 0, 0, 0), kGroupHeaderBytes);
     const uint64_t bytes_of_cta = pushed_pieces(ranks) * kFoldThreads * 16;
-    EXPECT_EQ(pushed_offset(ranks, 7, ranks - 1, kMostCtas - 1) + bytes_of_cta, awaited_offset(ranks));
-    EXPECT_EQ(awaited_offset(ranks) + kMostCtas * bytes_of_cta, reserved_bytes(ranks));
+    EXPECT_EQ(pushed_offset(ranks, 7, ranks - 1, kMostCtas - 1) + bytes_of_cta, reserved_bytes(ranks));
     EXPECT_EQ(pushed_offset(ranks, 4, 0, 1), pushed_offset(ranks, 6, 0, 1));
   }
 }
@@ -252,12 +222,6 @@ TEST(PeerKernels, CompileWithoutSpills) {
       sources.insert(translation_unit(FoldKernel::fold, config));
       config.vectors = config.pushed = ranks <= kMostPushingRanks;
       sources.insert(translation_unit(FoldKernel::fold, config));
-      if (!config.pushed) continue;
-      for (const bool pushed : {true, false}) {
-        config.awaits = true;
-        config.pushed = pushed;
-        sources.insert(translation_unit(FoldKernel::fold, config));
-      }
     }
   }
   for (const size_t bytes : {0, 16, 4, 1}) sources.insert(translation_unit(gather_config(bytes, nullptr)));

@@ -65,8 +65,8 @@ TEST(Names, AreWhatUsersType) {
 
 /// Each of them, the last one of its table too.
 template <class Enum>
-void expect_guesses(int count) {
-  for (int i = 0; i < count; ++i) {
+void expect_guesses(int count, int first = 0) {
+  for (int i = first; i < count; ++i) {
     const std::string name(to_string(Enum(i)));
     try {
       from_string<Enum>(name + "s");
@@ -83,7 +83,7 @@ TEST(Names, AMistypedNameIsAnsweredWithTheNearest) {
   expect_guesses<Activation>(7);
   expect_guesses<Bias>(3);
   expect_guesses<GroupBounds>(5);
-  expect_guesses<Conv>(4);
+  expect_guesses<Conv>(4, 1);  // nobody means none
   expect_guesses<Division>(5);
   expect_guesses<Granularity>(4);
   expect_guesses<KernelFamily>(5);
@@ -104,6 +104,14 @@ TEST(Names, AnUnknownNameListsTheKnownOnes) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(std::string(error.what()).find("Did you mean"), std::string::npos);
+  }
+  try {
+    from_string<Granularity>("rows", "out_scale");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "out_scale is \"rows\"; it must be one of tensor, row, block_1x128, block_128x128. Did you mean "
+                 "\"row\"?");
   }
   try {
     from_string<DType>("float8");

@@ -145,6 +145,10 @@ OPERATIONS = [
     _operation("packed_experts", SM_90A, _groups("m"), dtype="bfloat16", weights="mxfp4"),
     _operation("packed_nvfp4", SM_90A, dtype="float16", weights="nvfp4", out_dtype="float32"),
     _operation("packed_slots", SM_90A, _groups("m", "counts", 512), dtype="bfloat16", weights="nvfp4"),
+    _operation("packed_bytes", SM_90A, dtype="int8", scaling="row", weights="int4", zeros=True, bias="row"),
+    _operation("packed_bytes_experts", SM_90A, _groups("m"), dtype="float8_e4m3fn", scaling="row", weights="mxfp4"),
+    _operation("packed_gates", SM_90A, dtype="bfloat16", weights="int4", activation="swiglu", bias="row"),
+    _operation("packed_fused_gates", SM_90A, _groups("m"), dtype="bfloat16", weights="mxfp4", epilogue=GATED),
     _operation("packed_fused", SM_90A, dtype="bfloat16", weights="int4", epilogue=FUSED),
     _operation("fused_wgrad", BOTH, _groups("k"), dtype="bfloat16", layout="nt", epilogue=MASKED),
 ]  # fmt: skip

@@ -200,13 +200,13 @@ def gathered_tokens_are_those_of_one_process(ranks: Ranks) -> None:
 
 
 def rows_that_move_in_parts_are_those_that_move_at_once(ranks: Ranks) -> None:
-    """Tokens, and sums by columns, of which the last part has fewer; some times, so that places are taken again."""
+    """Tokens, and sums by columns, in halves that differ; some times, so that places are taken again."""
     least, name = _expert_rows._LEAST_BYTES, dist.group.WORLD.group_name
     each = cd.AllGather(transport="peer")
     _expert_rows._LEAST_BYTES = 1
     forget_forms()
     try:
-        for dtype, features in ((torch.bfloat16, 448), (torch.float32, 64)):
+        for dtype, features in ((torch.bfloat16, 448), (torch.float32, 136)):
             for _ in range(3):
                 _, ids, weights = draw(ranks, 24, dtype=dtype)
                 x = ranks.draw(24 * ranks.size, features, dtype=dtype)

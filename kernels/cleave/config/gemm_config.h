@@ -132,8 +132,6 @@ struct ScaleConfig {
   uint32_t rows_a = 1;
   uint32_t rows_b = 1;
   bool promote = false;  // float32 takes over from the tensor cores' sums after every k block
-  bool bulk_a = false;   // block scales of A's rows lie side by side: TMA's lane copies them, in bulk (bulk_scales.h)
-  uint32_t trial = 0;    // what is being compared: 2 places found early, 4 D at once, 8 empty rows skipped
 
   CLEAVE_HD friend constexpr bool operator==(const ScaleConfig&, const ScaleConfig&) = default;
 };
@@ -205,9 +203,9 @@ CLEAVE_HD constexpr bool copies_beside(const GemmConfig& c) {
   return c.epilogue.scaling == Scaling::block || has_weights(c) || copies_narrow(c) || c.operands.listed;
 }
 
-/// How many do; packed weights have a warp of their own. Beside scales that are copied in bulk there are a few of B's.
+/// How many do; packed weights have a warp of their own.
 CLEAVE_HD constexpr uint32_t threads_beside(const GemmConfig& c) {
-  return has_weights(c) ? 64 : c.scales.bulk_a ? 8 : 96;
+  return has_weights(c) ? 64 : 96;
 }
 
 /// Whether A's (or B's) rows are pixels of a tensor, each as often as a tap lands on it.

@@ -20,12 +20,9 @@ CLEAVE_HD constexpr uint32_t scale_lines_b(const GemmConfig& c) {
   return c.scales.rows_b == 1 ? c.tile.n : pieces * touched_blocks(output_columns(c));
 }
 
-/// Bytes of which a bulk copy has whole ones: it may begin and end with lines of others, less than a vector of them.
-inline constexpr uint32_t kBulkVector = 16;
-
 /// Index of the first of B's; even, since columns are read in pairs.
 CLEAVE_HD constexpr uint32_t scale_lines_b_at(const GemmConfig& c) {
-  return round_up(scale_lines_a(c) + (c.scales.bulk_a ? kBulkVector / 4 : 0), 2u);
+  return round_up(scale_lines_a(c), 2u);
 }
 
 /// Bytes in one stage.

@@ -26,7 +26,6 @@
 #include "cleave/epilogue/store_quantized.h"
 #include "cleave/epilogue/store_staged.h"
 #include "cleave/epilogue/zero_rest.h"
-#include "cleave/mainloop/bulk_scales.h"
 #include "cleave/mainloop/listed_rows_loader.h"
 #include "cleave/mainloop/narrow_loader.h"
 #include "cleave/mainloop/scale_loader.h"
@@ -60,23 +59,20 @@ CLEAVE_DEVICE void wait_late() {
 /// Loads the first work tile's k blocks, as many as there are stages: static operands while the launch ahead still
 /// runs, the others once it has ended. Returns the number of k blocks.
 template <GemmConfig C>
-CLEAVE_DEVICE uint32_t load_around_wait(const Loader<C>& loader, const BulkScales<C>& scales, const WorkTile& work,
-                                        uint32_t smem) {
+CLEAVE_DEVICE uint32_t load_around_wait(const Loader<C>& loader, const WorkTile& work, uint32_t smem) {
   constexpr SmemPlan kPlan = smem_plan(C);
   constexpr bool kA = C.operands.static_a, kB = C.operands.static_b;
   const uint32_t blocks = min_of(work.k_count, C.tile.stages);
   for (uint32_t i = 0; i < blocks; ++i) {
     const uint32_t barrier = smem + kPlan.barriers + i * 8;
-    ptx::mbarrier_arrive_expect(barrier, tma_bytes<C>() + (C.scales.bulk_a ? scales.bytes(i) : 0));
+    ptx::mbarrier_arrive_expect(barrier, tma_bytes<C>());
     loader.template load<kA, kB>(work, work.k_block(i), smem + kPlan.a + i * kPlan.a_stage,
                                  smem + kPlan.b + i * kPlan.b_stage, barrier);
   }
   ptx::grid_dependency_wait();
   for (uint32_t i = 0; i < blocks; ++i) {
-    const uint32_t barrier = smem + kPlan.barriers + i * 8;
     loader.template load<!kA, !kB>(work, work.k_block(i), smem + kPlan.a + i * kPlan.a_stage,
-                                   smem + kPlan.b + i * kPlan.b_stage, barrier);
-    if constexpr (C.scales.bulk_a) scales.load(i, smem + kPlan.scales + i * kPlan.scale_stage, barrier);
+                                   smem + kPlan.b + i * kPlan.b_stage, smem + kPlan.barriers + i * 8);
   }
   return blocks;
 }
@@ -86,16 +82,14 @@ CLEAVE_DEVICE void produce(const Params<C>& p, const CtaCoord<C>& cta, uint32_t 
   constexpr SmemPlan kPlan = smem_plan(C);
   const uint32_t full = smem + kPlan.barriers, empty = full + C.tile.stages * 8;
   Loader<C> loader(p, {cta.share_rank, cta.rank - cta.share_rank});
-  BulkScales<C> scales;
   PipelineState<C.tile.stages> state;
   const auto load = [&](const WorkTile& work, uint32_t first) {
     for (uint32_t i = first; i < work.k_count; ++i) {
       ptx::mbarrier_wait(empty + state.stage * 8, state.parity ^ 1);
       const uint32_t barrier = full + state.stage * 8;
-      ptx::mbarrier_arrive_expect(barrier, tma_bytes<C>() + (C.scales.bulk_a ? scales.bytes(i) : 0));
+      ptx::mbarrier_arrive_expect(barrier, tma_bytes<C>());
       loader.load(work, work.k_block(i), smem + kPlan.a + state.stage * kPlan.a_stage,
                   smem + kPlan.b + state.stage * kPlan.b_stage, barrier);
-      if constexpr (C.scales.bulk_a) scales.load(i, smem + kPlan.scales + state.stage * kPlan.scale_stage, barrier);
       state.advance();
     }
   };
@@ -104,11 +98,9 @@ CLEAVE_DEVICE void produce(const Params<C>& p, const CtaCoord<C>& cta, uint32_t 
   for (WorkTile work; scheduler.next(work);) {
     if constexpr (has_group_maps(C)) loader.find_maps(work, smem + kPlan.group_map);
     loader.start(work, cta.first_row(work), cta.first_column(work));
-    if constexpr (C.scales.bulk_a)
-      scales.start(p.scales_a, work, cta.first_row(work), ends_rows_early(C) ? work.range.end : p.size.m);
     uint32_t loaded = 0;
     if constexpr (loads_early(C)) {
-      if (waits) loaded = load_around_wait<C>(loader, scales, work, smem);
+      if (waits) loaded = load_around_wait<C>(loader, work, smem);
       state.advance(loaded);
     } else if (waits) {
       ptx::grid_dependency_wait();
@@ -304,8 +296,7 @@ CLEAVE_DEVICE void consume(const Params<C>& p, const CtaCoord<C>& cta, uint32_t 
 template <GemmConfig C>
 CLEAVE_DEVICE bool asks_for_loads(uint32_t first) {
   constexpr bool kProduct = C.conv.kind == Conv::none && C.schedule.grouping == Grouping::none;
-  if constexpr ((C.scales.trial & 16) != 0 ||
-                (has_weights(C) ? C.warps.consumers > 1 : C.warps.consumers == 1 && kProduct)) {
+  if constexpr (has_weights(C) ? C.warps.consumers > 1 : C.warps.consumers == 1 && kProduct) {
     return __shfl_sync(0xffffffffu, threadIdx.x, 0) == first && ptx::elect_lane();
   } else {
     return threadIdx.x == first;

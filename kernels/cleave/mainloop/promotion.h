@@ -8,7 +8,6 @@
 
 #include "cleave/config/scale_lines.h"
 #include "cleave/ptx/shared.h"
-#include "cleave/schedule/schedule.h"
 #include "cleave/tile/tile.h"
 
 namespace cleave {
@@ -29,25 +28,10 @@ class Promotion {
   static constexpr bool kReadsStage = kScaled && C.scales.rows_b == 1;
 
   /// Before a work tile's first k block.
-  CLEAVE_DEVICE void start(const GemmParams& p, const WorkTile& work, const Tile<C>& tile) {
+  CLEAVE_DEVICE void start(const Tile<C>& tile) {
     row0_ = tile.fragment.row0;
     col0_ = tile.fragment.col0;
     offset_ = tile.n0 % kScaleBlock;  // in both pieces: the up columns begin with a block
-    if constexpr (C.scales.bulk_a) {
-      const ScaleParams& a = p.scales_a;
-      const uint32_t before = work.batch * uint32_t(a.stride_batch) + work.k_first * uint32_t(a.stride_k) + tile.m0;
-      ahead_ = (uint32_t(reinterpret_cast<uint64_t>(a.data)) + before * 4) % kBulkVector;
-      step_ = work.k_step * uint32_t(a.stride_k) * 4 % kBulkVector;
-    }
-  }
-
-  /// Where the next k block's scales of A are in the stage at `stage`: behind the lines that a bulk copy begins with.
-  CLEAVE_DEVICE uint32_t find_rows(uint32_t stage) {
-    if constexpr (C.scales.bulk_a) {
-      stage += ahead_;
-      ahead_ = (ahead_ + step_) % kBulkVector;
-    }
-    return stage;
   }
 
   /// A stage's scales: those of the thread's rows, and of the blocks of 128 columns that the tile
@@ -58,15 +42,14 @@ class Promotion {
     float touched[C.scales.rows_b == 1 ? 1 : kPieces * kTouched];
   };
 
-  /// `rows`: as find_rows said.
-  CLEAVE_DEVICE Scales load(uint32_t stage, uint32_t rows) const {
+  CLEAVE_DEVICE Scales load(uint32_t stage) const {
     Scales scales;
     scales.stage = stage;
     if constexpr (kScaled) {
       CLEAVE_UNROLL
       for (uint32_t i = 0; i < 2 * kRowBlocks; ++i) {
         const uint32_t row = row0_ + i / 2 * Fragment<C>::kRowStep + i % 2 * 8;
-        scales.rows[i / 2][i % 2] = load_line(rows, row / C.scales.rows_a);
+        scales.rows[i / 2][i % 2] = load_line(stage, row / C.scales.rows_a);
       }
       if constexpr (C.scales.rows_b == kScaleBlock) {
         CLEAVE_UNROLL
@@ -125,7 +108,6 @@ class Promotion {
   }
 
   uint32_t row0_, col0_, offset_;
-  uint32_t ahead_, step_;  // bulk_a: bytes before the first row's scale, and how many more with each k block
 };
 
 }  // namespace cleave

@@ -1,5 +1,5 @@
 // Loads the scales of k blocks into their stages, asynchronously, four bytes at a time: any
-// strides. A's may be left to bulk_scales.h.
+// strides.
 #pragma once
 
 #include "cleave/config/gemm_params.h"
@@ -27,15 +27,14 @@ class ScaleLoader {
       bytes_ = block * kScaleBlock < work.range.size() ? 4 : 0;
       block = min_of(work.range.begin / kScaleBlock + block, last);
     }
-    if constexpr (!C.scales.bulk_a)
-      a_.start(p_.scales_a, p_.list, work, block, C.scales.rows_a, tile.m0, tile.m_end(p_.size), thread_);
+    a_.start(p_.scales_a, p_.list, work, block, C.scales.rows_a, tile.m0, tile.m_end(p_.size), thread_);
     b_.start(p_.scales_b, p_.list, work, block, C.scales.rows_b, tile.n0, tile.n_end(p_.size), thread_, p_.gates);
   }
 
   /// The work tile's next k block, into the stage at `stage`.
   CLEAVE_DEVICE void load(uint32_t stage) {
     const uint32_t bytes = C.schedule.grouping == Grouping::k ? bytes_ : 4;
-    if constexpr (!C.scales.bulk_a) a_.load(stage, bytes, thread_);
+    a_.load(stage, bytes, thread_);
     b_.load(stage + scale_lines_b_at(C) * 4, bytes, thread_);
   }
 

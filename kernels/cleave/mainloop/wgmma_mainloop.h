@@ -35,11 +35,11 @@ struct WgmmaMainloop {
   // multiplication, or wide parts are integers, there are no registers for that.
   static constexpr bool kRoomy = !Promotion<C>::kReadsStage && (C.operands.a != DType::i8 || C.tile.n <= 160);
   static constexpr int kUnrollOnePart = kRoomy ? 4 : 1;
-  // Whether descriptors and the scales' place are worked out while tensor cores multiply: with one part nothing else
-  // covers what lies between a stage's arrival and its first instruction.
-  static constexpr bool kEarly = C.scales.promote && (C.scales.trial & 2) != 0;
-  // Whether a warpgroup whose rows lie behind their group's end hands stages back as they come.
-  static constexpr bool kSkips = C.schedule.grouping == Grouping::m && !C.warps.pingpong && (C.scales.trial & 8) != 0;
+  // What was measured for block scales alone (docs/notes/2026-11-scaled-gemm.md). Descriptors and the scales' place are
+  // worked out while tensor cores multiply: with one part nothing else covers what lies between a stage's arrival and
+  // its first instruction. And a warpgroup whose rows lie behind their group's end hands stages back as they come.
+  static constexpr bool kEarly = C.epilogue.scaling == Scaling::block;
+  static constexpr bool kSkips = kEarly && C.schedule.grouping == Grouping::m && !C.warps.pingpong;
   using Wave = Sum<C>[kWaveSums];
   using WavePart = Part<C>[kWaveSums];
   using Instruction = ptx::Wgmma<C.operands.a, C.operands.b, C.tile.n / kHalves, C.operands.a_major == Major::mn,
@@ -47,10 +47,9 @@ struct WgmmaMainloop {
 
   /// Where a k block lies: the lower halves of its operands' descriptors, and the shared addresses of its scales.
   struct Place {
-    uint32_t a, b, scales, rows;
+    uint32_t a, b, scales;
   };
 
-  const GemmParams& params;
   uint32_t stage_a, stage_b;          // shared addresses of stage 0, A's at this warpgroup's first row
   uint32_t first_a = 0, first_b = 0;  // kEarly: the lower halves of their descriptors
   uint32_t full, empty;               // barriers of stage 0
@@ -60,8 +59,7 @@ struct WgmmaMainloop {
   Promotion<C> promotion;
 
   /// `row`: the tile's first of this warpgroup.
-  CLEAVE_DEVICE WgmmaMainloop(const GemmParams& p, uint32_t smem, uint32_t row, uint32_t sharer)
-      : params(p), first_sharer(sharer) {
+  CLEAVE_DEVICE WgmmaMainloop(const GemmParams&, uint32_t smem, uint32_t row, uint32_t sharer) : first_sharer(sharer) {
     constexpr SmemPlan kPlan = smem_plan(C);
     stage_a = smem + kPlan.a + row_offset_bytes<C.operands.a_major>(row, C.tile.k, C.operands.a);
     stage_b = smem + kPlan.b;
@@ -87,7 +85,7 @@ struct WgmmaMainloop {
       }
       run_plain(work, waves, issued);
     } else {
-      promotion.start(params, work, tile);
+      promotion.start(tile);
       CLEAVE_UNROLL
       for (Sum<C>& sum : sums) sum = 0;
       if (kSkips && is_behind_end(tile)) {
@@ -138,7 +136,7 @@ struct WgmmaMainloop {
       wait_full(work, block);
       const uint32_t stage = state.stage;
       if constexpr (!kEarly) place = find_place();
-      const auto scales = promotion.load(place.scales, place.rows);
+      const auto scales = promotion.load(place.scales);
       CLEAVE_UNROLL
       for (uint32_t wave = 0; wave < kWaves; ++wave) {
         const bool last = wave + 1 == kWaves;
@@ -228,7 +226,7 @@ struct WgmmaMainloop {
   /// `stage`: the part's, and then the next one's.
   CLEAVE_DEVICE void finish(WavePart& part, Wave& sums, uint32_t& stage) {
     pin(part);
-    const auto scales = promotion.load(scales_of(stage), promotion.find_rows(scales_of(stage)));
+    const auto scales = promotion.load(scales_of(stage));
     if constexpr (!Promotion<C>::kReadsStage) release(stage);
     promotion.add(part, sums, 0, scales);
     pin(sums);  // added before the part is multiplied anew
@@ -256,13 +254,12 @@ struct WgmmaMainloop {
   }
 
   /// Where the k block in the current stage lies.
-  CLEAVE_DEVICE Place find_place() {
+  CLEAVE_DEVICE Place find_place() const {
     constexpr SmemPlan kPlan = smem_plan(C);
     Place place = {first_a + state.stage * (kPlan.a_stage / 16), first_b + state.stage * (kPlan.b_stage / 16),
-                   scales_of(state.stage), 0};
-    if constexpr (!kTwoParts) place.rows = promotion.find_rows(place.scales);
+                   scales_of(state.stage)};
     // Else the compiler may find it where it is used.
-    if constexpr (kEarly) asm volatile("" : "+r"(place.a), "+r"(place.b), "+r"(place.scales), "+r"(place.rows));
+    if constexpr (kEarly) asm volatile("" : "+r"(place.a), "+r"(place.b), "+r"(place.scales));
     return place;
   }
 

@@ -45,20 +45,9 @@ CLEAVE_HD constexpr uint64_t pushed_offset(uint32_t ranks, uint32_t epoch, uint3
   return kGroupHeaderBytes + ((epoch % 2 * ranks + sender) * kMostCtas + cta) * bytes_of_cta;
 }
 
-/// A partial result that is pushed, at most.
-CLEAVE_HD constexpr uint64_t most_pushed_bytes(uint32_t ranks) {
-  return pushed_offset(ranks, 0, 1, 0) - pushed_offset(ranks, 0, 0, 0);
-}
-
-/// Behind that: where this rank's product may store what the sum behind it takes word by word. Between calls all are
-/// ones, which no product stores: its NaNs have no sign.
-CLEAVE_HD constexpr uint64_t awaited_offset(uint32_t ranks) {
-  return pushed_offset(ranks, 1, ranks, 0);
-}
-
 /// What of each rank's block is the group's; its staging follows.
 CLEAVE_HD constexpr uint64_t reserved_bytes(uint32_t ranks) {
-  return awaited_offset(ranks) + most_pushed_bytes(ranks);
+  return pushed_offset(ranks, 1, ranks, 0);
 }
 
 CLEAVE_HD constexpr uint64_t* arrival_of(GroupHeader& header, uint32_t epoch, uint32_t meeting, uint32_t peer) {

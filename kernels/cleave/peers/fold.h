@@ -27,13 +27,14 @@ struct FoldPiece {
     column = (number - row * p.row.divisor) * kElements;
   }
 
-  CLEAVE_DEVICE const char* place_of(const FoldParams& p, uint32_t rank) const {
-    return static_cast<const char*>(p.partials[rank]) + (row * p.partial_stride + column) * size_of(C.partial);
+  CLEAVE_DEVICE RawVector<kBytes> part_of(const FoldParams& p, uint32_t rank) const {
+    const char* const from = static_cast<const char*>(p.partials[rank]);
+    return load_vector<kBytes>(from + (row * p.partial_stride + column) * size_of(C.partial), exists);
   }
 
   CLEAVE_DEVICE void load(const FoldParams& p) {
     CLEAVE_UNROLL
-    for (uint32_t r = 0; r < C.ranks; ++r) parts[r] = load_vector<kBytes>(place_of(p, r), exists);
+    for (uint32_t r = 0; r < C.ranks; ++r) parts[r] = part_of(p, r);
   }
 
   CLEAVE_DEVICE float sum_of(const FoldParams& p, uint32_t i) const {
@@ -81,28 +82,20 @@ struct FoldPiece {
   }
 };
 
-/// The same of what each rank has itself, which it sends to all; or of what comes here while it waits.
+/// The same of what each rank has itself, which it sends to all.
 template <FoldConfig C>
 CLEAVE_DEVICE void fold_pushed(const FoldParams& p) {
-  constexpr uint32_t kPieces = pushed_pieces(C.ranks), kAwaited = C.awaits ? size_of(C.partial) : 0;
+  constexpr uint32_t kPieces = pushed_pieces(C.ranks);
   FoldPiece<C> pieces[kPieces];
-  PushedVector all[kPieces][C.ranks];
+  PushedVector own[kPieces], all[kPieces][C.ranks];
   bool exists[kPieces];
   CLEAVE_UNROLL
   for (uint32_t i = 0; i < kPieces; ++i) {
     pieces[i].place(p, (i * gridDim.x + blockIdx.x) * kFoldThreads + threadIdx.x);
+    own[i] = pieces[i].part_of(p, p.meeting.rank);
     exists[i] = pieces[i].exists;
   }
-  const auto place = [&](uint32_t i, uint32_t rank) {
-    return reinterpret_cast<uint4*>(const_cast<char*>(pieces[i].place_of(p, rank)));
-  };
-  bool met;
-  if constexpr (C.pushed) {
-    met = exchange<kAwaited>(p.meeting, [&](uint32_t i) { return place(i, p.meeting.rank); }, exists, all);
-  } else {
-    met = receive<kAwaited>(p.meeting, place, exists, all);
-  }
-  if (!met) return;
+  if (!exchange(p.meeting, own, exists, all)) return;
   const float inverse = C.has_scale_d ? 1.0f / *p.scale_d : 1.0f;
   CLEAVE_UNROLL
   for (uint32_t i = 0; i < kPieces; ++i) {
@@ -115,11 +108,6 @@ CLEAVE_DEVICE void fold_pushed(const FoldParams& p) {
 template <FoldConfig C>
 CLEAVE_DEVICE void fold(const FoldParams& p) {
   ptx::launch_dependents();
-  if constexpr (C.awaits) {
-    if (!p.early) ptx::grid_dependency_wait();
-    fold_pushed<C>(p);
-    return ptx::grid_dependency_wait();  // so that whoever waits for this launch has waited for the one ahead, too
-  }
   ptx::grid_dependency_wait();
   if constexpr (C.pushed) {
     if (p.meeting.size > 1) return fold_pushed<C>(p);

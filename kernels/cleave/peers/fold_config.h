@@ -17,7 +17,6 @@ struct FoldConfig {
   bool has_c = false, has_bias = false, has_scale_d = false;
   bool vectors = true;        // rows begin and end at multiples of 16 bytes of partial results
   bool pushed = false;        // vectors that each rank has of its own partial result alone, and sends (pushed.h)
-  bool awaits = false;        // words of what it reads of partial results, which come where ones lie
   bool has_function = false;  // of the sum, in the kernel's source
   const EpilogueFunction* function = nullptr;  // of the host alone
 

@@ -14,7 +14,6 @@ struct FoldParams {
   FastDivmod row;       // pieces of one
   const void* partials[kMostRanks] = {};
   int64_t partial_stride = 0;
-  bool early = false;              // the launch ahead may still store them
   const float* scale_a = nullptr;  // of the rows of what i32 partial results are sums of; nullptr: 1
   const float* scale_b = nullptr;  // and of the columns
   int64_t scale_a_stride = 0, scale_b_stride = 0;

@@ -8,7 +8,10 @@ import sys
 from types import CodeType, TracebackType
 from typing import NoReturn
 
-_FOLDER = os.path.dirname(__file__) + os.sep  # code of which is no caller's
+from .. import _mistakes
+
+# Code of these is no caller's.
+_OURS = (os.path.dirname(__file__) + os.sep, _mistakes.__file__)
 
 
 INSTEAD = "use Python's operators and Cleave's functions: cleave.exp, cleave.where ..."
@@ -23,7 +26,7 @@ class EpilogueError(ValueError):
 def refuse(reason: str) -> NoReturn:
     """In the line of the caller's code that has led here."""
     frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_FOLDER):
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_OURS):
         frame = frame.f_back
     raise _located(frame.f_code, frame.f_lineno, reason)
 

@@ -11,9 +11,11 @@ from .._epilogue import BoundEpilogue, Epilogue
 from .._epilogue.graph import parse
 from ..testing.case import GemmCase
 from ..testing.conv_case import ConvCase
+from ..testing.errors import ToolError
 from ..testing.grouped_case import GroupedCase
+from ..testing.kernel_plan import OneKernel
 
-Case = GemmCase | GroupedCase | ConvCase
+Case = GemmCase | GroupedCase | ConvCase | OneKernel
 
 
 def add_epilogue_option(parser: argparse.ArgumentParser, description: str) -> None:
@@ -34,7 +36,11 @@ def function(text: str) -> Epilogue:
 
 def plan(case: Case, epilogue: Epilogue | None, device: str) -> Any:
     """The case's plan, with the function if there is one."""
-    return case.plan(device, epilogue and _typed(epilogue, case))
+    if not isinstance(case, OneKernel):
+        return case.plan(device, epilogue and _typed(epilogue, case))
+    if epilogue:
+        raise ToolError("--epilogue is for products and convolutions: leave it out")
+    return case.plan(device)
 
 
 def _typed(epilogue: Epilogue, case: Case) -> BoundEpilogue:

@@ -8,6 +8,7 @@ from typing import Any
 from ..testing.case import GemmCase, slice_count
 from ..testing.conv_case import ConvCase
 from ..testing.grouped_case import GroupedCase
+from ..testing.kernel_plan import OneKernel
 from . import explain_epilogue
 from .console import Console, format_bytes
 from .epilogue_option import add_epilogue_option, plan
@@ -18,7 +19,7 @@ from .options import add_candidates_option, add_device_option, default_device
 def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser("explain", help="show the plan of a product and why", allow_abbrev=False)
     description = "Plans without running: no GPU is needed: h100 and h200 plan as on an H100 or H200 SXM."
-    add_operations(parser, run, description, _add_options, required=True)
+    add_operations(parser, run, description, _add_options, one_kernel=True, required=True)
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
@@ -45,7 +46,7 @@ def _split(plan: Any) -> str:
 
 
 def _explain(
-    console: Console, case: GemmCase | GroupedCase | ConvCase, plan: Any, device: str, limit: int | None
+    console: Console, case: GemmCase | GroupedCase | ConvCase | OneKernel, plan: Any, device: str, limit: int | None
 ) -> None:
     candidates = plan.candidates
     # A tuned choice need not be the cheapest candidate.

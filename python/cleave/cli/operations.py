@@ -10,11 +10,14 @@ from types import ModuleType
 from typing import Any
 
 from .._epilogue.activations import GATED
-from ..testing import conv, dense, grouped
+from ..testing import conv, dense, grouped, lora, route, router_logits
 from ..testing.case import GemmCase, product
 from ..testing.conv_case import KINDS, SCALINGS, ConvCase
 from ..testing.errors import ToolError
 from ..testing.grouped_case import FORMS, GroupedCase
+from ..testing.lora import LoraCase
+from ..testing.route import RouteCase
+from ..testing.router_logits import RouterLogitsCase
 from . import values
 
 REQUIRED = object()
@@ -89,6 +92,12 @@ _KERNELS = {
         True,
         "KINDS",
         "yes (default): the same bits in every run; batch_invariant: a row of D also has the same bits in every batch",
+    ),
+    "sum_order": _names(
+        values.SUM_ORDERS,
+        None,
+        "ORDERS",
+        "k: K is not split, so that D's bits follow from neither M nor N; default none",
     ),
     "kernel": _names(values.KERNELS, "auto"),
 }
@@ -193,6 +202,39 @@ _CONV = {
 }
 
 
+_ROUTE = {
+    "tokens": Option(_SIZES, "COUNTS"),
+    "experts": Option(_COUNTS, "COUNTS"),
+    "top_k": Option(_COUNTS, "COUNTS", help="experts of each token"),
+    "dtype": _names(values.FLOAT_DTYPES, "float32", "TYPES", "of the logits; default float32"),
+    "scoring_func": _names(values.SCORING_FUNCS, "softmax"),
+    "n_group": Option(_COUNTS, "COUNTS", [1], "groups of neighbouring experts; default 1"),
+    "topk_group": Option(_COUNTS, "COUNTS", [None], "groups whose experts may be chosen; default: all"),
+    "bias": _names(values.FLAGS, False, "FLAGS", "yes: experts have a bias, which affects the choice; no (default)"),
+}
+
+_ROUTER_LOGITS = {
+    "tokens": Option(_SIZES, "COUNTS"),
+    "experts": Option(_COUNTS, "COUNTS"),
+    "features": Option(_SIZES, "SIZES"),
+    "dtype": _names(values.FLOAT_DTYPES, "bfloat16", "TYPES", "of the tokens; default bfloat16"),
+    "weight_dtype": _names(values.FLOAT_DTYPES, "float32", "TYPES", "of the weight; default float32"),
+    "static_weight": _names(
+        values.FLAGS, False, "FLAGS", "yes: no running work writes the weight, which may load early; no (default)"
+    ),
+}
+
+_LORA = {
+    "rows": Option(_SIZES, "COUNTS", help="of all adapters together"),
+    "features": Option(_SIZES, "SIZES"),
+    "outputs": Option(_SIZES, "SIZES"),
+    "rank": Option(_COUNTS, "RANKS", [16], "up to 64; default 16"),
+    "adapters": Option(_COUNTS, "COUNTS", [8], "default 8"),
+    "sizes": _names(values.SPREADS, "uniform", help="how rows are spread over adapters; default uniform"),
+    "dtype": _names(values.LORA_DTYPES, "bfloat16", "TYPES"),
+}
+
+
 def _gemm_cases(options: dict[str, list[Any]]) -> list[GemmCase]:
     return list(product(GemmCase, options))
 
@@ -224,13 +266,21 @@ def _conv_cases(options: dict[str, list[Any]]) -> list[ConvCase]:
 @dataclass(frozen=True)
 class Operation:
     """module: makes operands, plans, runs and verifies. cases: all combinations of the options' values,
-    the last option's varying fastest. example: of options."""
+    the last option's varying fastest. example: of options. one_kernel: a problem has one, so that there is nothing to
+    choose, tune or emit."""
 
     help: str
     module: ModuleType
     options: dict[str, Option]
     cases: Callable[[dict[str, list[Any]]], Sequence[Any]]
     example: str
+    one_kernel: bool = False
+
+
+def _one_kernel(
+    help: str, module: ModuleType, options: dict[str, Option], case: Callable[..., Any], example: str
+) -> Operation:
+    return Operation(help, module, options, lambda chosen: list(product(case, chosen)), example, one_kernel=True)
 
 
 OPERATIONS = {
@@ -251,6 +301,27 @@ OPERATIONS = {
         _conv_cases,
         "--images 32 --size 56x56 --channels 128 --filters 128 --filter-size 3 --stride 2 --padding 1 --kind dgrad",
     ),
+    "route": _one_kernel(
+        "routers: each token's experts and their weights",
+        route,
+        _ROUTE,
+        RouteCase,
+        "--tokens 1:4096:*4 --experts 256 --top-k 8 --scoring-func sigmoid --n-group 8 --topk-group 4 --bias yes",
+    ),
+    "router_logits": _one_kernel(
+        "routers' logits for few tokens",
+        router_logits,
+        _ROUTER_LOGITS,
+        RouterLogitsCase,
+        "--tokens 1,16,64 --experts 128 --features 6144 --static-weight yes",
+    ),
+    "lora": _one_kernel(
+        "low-rank adapters of a layer, many in one batch",
+        lora,
+        _LORA,
+        LoraCase,
+        "--rows 64 --features 4096 --outputs 4096 --rank 8,16,64 --adapters 1,64 --sizes zipf",
+    ),
 }
 
 
@@ -260,15 +331,17 @@ def add_operations(
     description: str,
     add_options: Callable[[argparse.ArgumentParser], None],
     texts: Mapping[str, Mapping[str, str]] | None = None,
+    *,
+    one_kernel: bool = False,
     **subparsers: Any,
 ) -> Any:
-    """A parser for each operation, or those of `texts`, which replace the help, description and epilog. Returns what
-    further parsers may be added to.
+    """A parser for each operation, or those of `texts`, which replace the help, description and epilog; for those of
+    one kernel where `one_kernel` says so. Returns what further parsers may be added to.
 
     `run` finds the operation's module, and what makes cases of the arguments, among the arguments.
     """
     parsers = parser.add_subparsers(metavar="OPERATION", **subparsers)
-    for name in texts or OPERATIONS:
+    for name in texts or [name for name, each in OPERATIONS.items() if one_kernel or not each.one_kernel]:
         operation = OPERATIONS[name]
         text = {
             "help": operation.help,

@@ -18,12 +18,13 @@ from ..testing.case import GemmCase, slice_count
 from ..testing.conv_case import ConvCase
 from ..testing.errors import one_line
 from ..testing.grouped_case import GroupedCase
+from ..testing.kernel_plan import OneKernel
 from . import values
 from .console import Console
 from .operations import add_operations
 from .options import add_device_option, default_device
 
-Case = GemmCase | GroupedCase | ConvCase
+Case = GemmCase | GroupedCase | ConvCase | OneKernel
 
 # What a measured row adds to the fields of its case, in the order of the CSV columns.
 MEASUREMENTS = (
@@ -36,7 +37,7 @@ MEASUREMENTS = (
 def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser("profile", help="measure products", allow_abbrev=False)
     description = "Times them (on a GPU, with a cold L2 cache) and verifies them against float64."
-    add_operations(parser, run, description, _add_measuring_options, required=True)
+    add_operations(parser, run, description, _add_measuring_options, one_kernel=True, required=True)
 
 
 def _add_measuring_options(parser: argparse.ArgumentParser) -> None:

@@ -39,7 +39,11 @@ GROUP_SCALINGS = tuple(name for name in SCALINGS if name != "tensor")
 # How D gets its scales; None: it has none, or a static one.
 OUT_SCALES = {"none": None, "block_1x128": "block_1x128"}
 SCALE_MAJORS = ("k", "mn")
+FLOAT_DTYPES = {spelling: name for spelling, name in DTYPES.items() if name in dtypes.FLOATS}
+LORA_DTYPES = {spelling: name for spelling, name in FLOAT_DTYPES.items() if name != "float32"}
+SCORING_FUNCS = _core.choices["scoring_func"]
 DETERMINISMS = {"yes": True, "batch_invariant": "batch_invariant"}
+SUM_ORDERS = {"none": None, "k": "k"}
 WEIGHTS = tuple(case.WEIGHTS)
 FLAGS = {"no": False, "yes": True}
 

@@ -1,5 +1,5 @@
 """Experts' rows on their way through memory that all ranks see, without gradients: tokens that arrive while others are
-counted, and sums of which some columns leave while others are added up. The bits of `all_gather_rows` and
+counted, and sums of which half of the columns leave while the others are added up. The bits of `all_gather_rows` and
 `reduce_scatter_rows`, which serve what is small, other transports and gradients."""
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from ._peer_memory import PeerMemory, bytes_of
 from ._peers import Peers, peers_of
 from ._transports import Beside, PeerStores, carrier_for, way_of
 
-PARTS = 4  # of the columns of sums; each has a meeting and a launch of its own
 _LEAST_BYTES = 4 << 20  # that a rank sends at once: what takes three times as long as a meeting
 
 _ops = torch.ops.cleave
@@ -79,9 +78,8 @@ def scattered(rows: Tensor, indices: Tensor, weights: Tensor, group_name: str, t
     form = peers.forms.get(key)
     if form is None:
         columns = rows.shape[1]
-        step = max(-(-columns // PARTS // 64) * 64, 1)
-        widths = [min(step, columns - begin) for begin in range(0, columns, step)]
-        form = peers.forms[key] = Form.of(peers, weights.shape[0] // peers.size, widths, rows)
+        half = columns // 128 * 64  # aligned, as columns are
+        form = peers.forms[key] = Form.of(peers, weights.shape[0] // peers.size, [half, columns - half], rows)
     way = form.way(peers, rows, transport)
     if way is None:
         return None

@@ -50,7 +50,7 @@ def fold(
     if out is None:
         out = torch.empty_like(partials[0], dtype=out_dtype, memory_format=torch.contiguous_format)
     most = out.shape[0] if most_rows is None else most_rows
-    _core.fold(partials, out, *scales, bias, c, scale_d, activation, most, group, call, pushed, False, False, None)
+    _core.fold(partials, out, *scales, bias, c, scale_d, activation, most, group, call, pushed, None)
     return out
 
 

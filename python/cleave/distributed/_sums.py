@@ -18,8 +18,6 @@ from ._peer_memory import PeerMemory, bytes_of
 from ._peers import Peers, first_rows, peers_of, rows_of
 from ._transports import Collectives, Multiply, carrier_for, fills_a_gpu, is_large, way_of
 
-AWAITS = True  # small sums take this rank's product word by word, as it is stored
-
 
 class Form(NamedTuple):
     """What follows from a sum's sizes, dtypes and options, which are checked once: the same on all ranks but for
@@ -79,7 +77,7 @@ class Form(NamedTuple):
         at_once = None
         if one_shot or (scatter and not large):
             first, added, most = (0, rows, rows) if one_shot else (peers.rank * share, own, share)
-            kinds = one_shot, AWAITS, unsplit, exact, partial, out_dtype, activation
+            kinds = one_shot, unsplit, exact, partial, out_dtype, activation
             at_once = _core.SumForm(rows, columns, first, added, most, *kinds, call)
         return cls(*sizes, activation, out_dtype, partial, transport, at_once)
 

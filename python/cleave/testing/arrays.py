@@ -45,6 +45,7 @@ class NumpyArrays(_NumpyLike):
     """Host arrays."""
 
     name = "numpy"
+    device_name = "cpu"
     stream: int | None = None
     on_gpu = False
 
@@ -85,6 +86,7 @@ class TorchArrays:
         self.xp = torch
         self.device = torch.device(device)
         self.on_gpu = self.device.type == "cuda"
+        self.device_name = device
         # Graphs cannot be captured on the default stream.
         self.torch_stream = torch.cuda.Stream(self.device) if self.on_gpu else None
 
@@ -169,6 +171,7 @@ class CupyArrays(_NumpyLike):
         import cupy
 
         self.xp = cupy
+        self.device_name = f"cuda:{index}"
         self._device = cupy.cuda.Device(index)
         self._device.use()
         self._stream = cupy.cuda.Stream(non_blocking=True)

@@ -58,8 +58,8 @@ class GemmCase:
     that of the operands; bfloat16 for 8-bit ones, int32 for integers without scales. 8-bit D has a
     static scale, or with out_scale (None or "block_1x128") those that the product finds, in the order of
     scale_major ("k" or "mn"), with use_ue8m0 powers of two. use_fast_accum: 8-bit floats are summed in the
-    tensor cores alone. deterministic, kernel, static_b: as in `cleave.gemm`. weights: one of WEIGHTS, of B in 4 bits,
-    in groups of group_size columns (-1: of whole rows; None: as is usual), with zeros with zero points.
+    tensor cores alone. deterministic, sum_order, kernel, static_b: as in `cleave.gemm`. weights: one of WEIGHTS, of B
+    in 4 bits, in groups of group_size columns (-1: of whole rows; None: as is usual), with zeros with zero points.
     """
 
     m: int
@@ -78,6 +78,7 @@ class GemmCase:
     use_ue8m0: bool = False
     use_fast_accum: bool = False
     deterministic: bool | str = True
+    sum_order: str | None = None
     kernel: str = "auto"
     static_b: bool = False
     weights: str = "none"
@@ -180,6 +181,8 @@ class GemmCase:
             parts.append("fast")
         if self.deterministic == "batch_invariant":
             parts.append("batch-invariant")
+        if self.sum_order:
+            parts.append(f"sum order {self.sum_order}")
         if self.kernel != "auto":
             parts.append(f"kernel {self.kernel}")
         if self.static_b:

@@ -17,11 +17,12 @@ def plan_for(case: GemmCase, operands: Operands) -> Any:
     import cleave
 
     results = {"bias": operands.bias, "out": operands.out, "scale_out": operands.scale_out}
+    promised = "deterministic", "sum_order"
     if operands.weights is not None:
         bias, out = operands.bias, operands.out
-        chosen = options(case, "deterministic", "kernel", "static_b") | {"scale_a": operands.scales.get("scale_a")}
+        chosen = options(case, *promised, "kernel", "static_b") | {"scale_a": operands.scales.get("scale_a")}
         return cleave.plan_mixed_gemm(operands.a, operands.weights, bias=bias, out=out, **chosen)
-    shared = "out_scale", "use_ue8m0", "deterministic", "kernel", "static_b"
+    shared = "out_scale", "use_ue8m0", *promised, "kernel", "static_b"
     if not case.quantized and not operands.scales:
         chosen = options(case, "precision", *shared)
         return cleave.plan_gemm(operands.a, operands.b, **results, **chosen)

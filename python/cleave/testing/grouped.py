@@ -20,7 +20,7 @@ def plan_for(case: GroupedCase, operands: GroupedOperands) -> Any:
     if operands.weights is not None:
         arrays = {"offs": operands.offs, "bias": operands.bias, "out": operands.out}
         arrays["scale_a"] = operands.scales.get("scale_a")
-        alignment, chosen = case.alignment, options(case, "deterministic", "kernel")
+        alignment, chosen = case.alignment, options(case, "deterministic", "sum_order", "kernel")
         return cleave.plan_mixed_gemm(operands.a, operands.weights, **arrays, alignment=alignment, **chosen)
     return cleave.plan_grouped_gemm(
         operands.a,
@@ -30,7 +30,9 @@ def plan_for(case: GroupedCase, operands: GroupedOperands) -> Any:
         bias=operands.bias,
         out=operands.out,
         scale_out=operands.scale_out,
-        **options(case, "use_fast_accum", "precision", "out_scale", "use_ue8m0", "deterministic", "kernel"),
+        **options(
+            case, "use_fast_accum", "precision", "out_scale", "use_ue8m0", "deterministic", "sum_order", "kernel"
+        ),
         **operands.scales,
     )
 

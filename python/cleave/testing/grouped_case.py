@@ -53,6 +53,7 @@ class GroupedCase(IsProduct):
     use_fast_accum: bool = False
     alignment: int | None = None
     deterministic: bool | str = True
+    sum_order: str | None = None
     kernel: str = "auto"
     weights: str = "none"
     group_size: int | None = None

@@ -17,7 +17,7 @@ _DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 
 
 @contextmanager
-def batch_invariant(promised: bool = True, *, aten: bool = True) -> Iterator[None]:
+def batch_invariant(promised: bool = True, *, aten: bool = True, sum_order: str | None = None) -> Iterator[None]:
     """`cleave.batch_invariant`, and torch's products are made by Cleave's: torch.mm, addmm, bmm, baddbmm and what leads
     there, as matmul, nn.Linear and nn.functional.linear, on the CPU and on GPUs, forward and backward.
 
@@ -29,10 +29,11 @@ def batch_invariant(promised: bool = True, *, aten: bool = True) -> Iterator[Non
     Args:
         promised: False for a stretch within that is free again.
         aten: False to leave torch's own functions alone: torch.ops.cleave and the layers of cleave.torch only.
+        sum_order: as in `cleave.batch_invariant`.
 
     Graphs keep what they were captured with. Process-wide; may be nested.
     """
-    with _batch_invariant.batch_invariant(promised):
+    with _batch_invariant.batch_invariant(promised, sum_order=sum_order):
         if not (promised and aten):
             yield
             return

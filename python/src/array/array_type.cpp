@@ -32,6 +32,7 @@ std::shared_ptr<const ArrayType> describe(nb::handle type) {
                                                      .record_stream = adapter.attr("record_stream"),
                                                      .increment_version = adapter.attr("increment_version"),
                                                      .requires_grad = adapter.attr("requires_grad"),
+                                                     .forward_ad = adapter.attr("forward_ad"),
                                                      .immutable = nb::cast<bool>(adapter.attr("immutable"))});
 }
 

@@ -16,7 +16,7 @@ struct ArrayType {
 
   // What cleave._arrays.Adapter has, and documents; None where the framework is unknown or has no such notion.
   nanobind::object empty, empty_channels_last, channels_last, assign, finish;
-  nanobind::object current_stream, on_stream, record_stream, increment_version, requires_grad;
+  nanobind::object current_stream, on_stream, record_stream, increment_version, requires_grad, forward_ad;
   bool immutable = false;
 };
 

@@ -79,6 +79,18 @@ void refuse_gradients(nb::handle array, nb::handle requires_grad, const char* na
       name);
 }
 
+/// Nor has it a tangent, which torch's forward mode would miss without a word. Outside of that mode no array is asked.
+void refuse_tangents(nb::handle array, nb::handle forward_ad, const char* name) {
+  static PyObject* const attribute = PyUnicode_InternFromString("_current_level");
+  const nb::object level = nb::steal(PyObject_GetAttr(forward_ad.ptr(), attribute));
+  if (!level.is_valid()) throw nb::python_error();
+  if (nb::cast<int64_t>(level) < 0 || forward_ad.attr("unpack_dual")(array).attr("tangent").is_none()) return;
+  refuse_value(
+      "{0} has a tangent, but the result would have none; multiply with torch.ops.cleave or cleave.torch, or pass "
+      "torch.autograd.forward_ad.unpack_dual({0}).primal",
+      name);
+}
+
 /// Whether it may be one part of complex numbers, between whose elements the other part lies: no stride is odd. Views
 /// by as_strided, or torch's private _neg_view, of something else may lie anyhow: they are not looked for.
 bool may_be_part_of_complex(const TensorView& view) {
@@ -138,6 +150,7 @@ bool TensorReader::read_exchange(nb::handle array, const char* name, TensorView&
   assign(tensor, name, view);
   if (!type.requires_grad.is_none()) {
     refuse_gradients(array, type.requires_grad, name);
+    refuse_tangents(array, type.forward_ad, name);
     refuse_negated(array, view, name);
   }
   if (view.device != kCpu) settle_stream(type, view.device);

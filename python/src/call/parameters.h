@@ -60,6 +60,9 @@ using SplitKSlices = Integer<"split_k_slices", "None", "int | None", "an integer
 struct Deterministic : Parameter<"deterministic", "bool | str", "True"> {
   static Determinism parse(nanobind::handle value) { return parse_determinism(value, name()); }
 };
+struct SumOrder : Parameter<"sum_order", "str | None", "None"> {
+  static Determinism parse(nanobind::handle value) { return parse_sum_order(value, name()); }
+};
 using Kernel = OneOf<"kernel", KernelFamily, "'auto'">;
 using Precision = OneOf<"precision", cleave::Precision, "'tf32'">;
 
@@ -71,7 +74,7 @@ using Workspace = Other<"workspace", "object", "None">;
 
 using Bounds = List<arg::Indptr, arg::Starts, arg::Sizes, arg::Counts, arg::Alignment>;
 using Scalars = List<arg::Alpha, arg::Beta>;
-using SplitK = List<arg::SplitKMode, arg::SplitKSlices, arg::Deterministic, arg::Kernel>;
+using SplitK = List<arg::SplitKMode, arg::SplitKSlices, arg::Deterministic, arg::SumOrder, arg::Kernel>;
 using Place = List<arg::Stream, arg::Workspace>;
 
 /// Scales of D that are computed.
@@ -89,9 +92,10 @@ using GemmInputs = Values<arg::A, arg::B, arg::Bias, arg::C, arg::Out, arg::Epil
                           arg::GlobalScale, arg::Offs, arg::Indptr, arg::Starts, arg::Sizes, arg::Counts, arg::Gather>;
 
 /// All parameters of products that are not arrays, and belong to a plan.
-using ProductArguments = Values<arg::Activation, arg::OutDtype, arg::OutScale, arg::ScaleMajor, arg::UseUe8m0,
-                                arg::Alignment, arg::SlotsOfRow, arg::ZeroRest, arg::UseFastAccum, arg::StaticB,
-                                arg::SplitKMode, arg::SplitKSlices, arg::Deterministic, arg::Kernel, arg::Precision>;
+using ProductArguments =
+    Values<arg::Activation, arg::OutDtype, arg::OutScale, arg::ScaleMajor, arg::UseUe8m0, arg::Alignment,
+           arg::SlotsOfRow, arg::ZeroRest, arg::UseFastAccum, arg::StaticB, arg::SplitKMode, arg::SplitKSlices,
+           arg::Deterministic, arg::SumOrder, arg::Kernel, arg::Precision>;
 
 using CallArguments = Values<arg::Alpha, arg::Beta, arg::CheckOffsets, arg::Stream, arg::Workspace>;
 

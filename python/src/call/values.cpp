@@ -58,6 +58,12 @@ Determinism parse_determinism(nb::handle value, const char* name) {
   return Determinism::batch_invariant;
 }
 
+Determinism parse_sum_order(nb::handle value, const char* name) {
+  const std::string_view text = parse_text(value, name);
+  if (text != "k") refuse_value("{} is \"{}\"; it must be \"k\" or None", name, text);
+  return Determinism::k_order;
+}
+
 float parse_scalar(nb::handle value, const char* name) {
   double number = 0;
   if (PyFloat_CheckExact(value.ptr())) {

@@ -20,7 +20,7 @@ std::string_view parse_text(nanobind::handle value, const char* name);
 
 template <class Enum>
 Enum parse_name(nanobind::handle value, const char* name) {
-  return from_string<Enum>(parse_text(value, name));
+  return from_string<Enum>(parse_text(value, name), name);
 }
 
 /// All names of an enumeration, "auto" first.
@@ -47,6 +47,9 @@ bool parse_flag(nanobind::handle value, const char* name);
 
 /// True, False or "batch_invariant".
 Determinism parse_determinism(nanobind::handle value, const char* name);
+
+/// "k".
+Determinism parse_sum_order(nanobind::handle value, const char* name);
 
 /// A number, as float32.
 float parse_scalar(nanobind::handle value, const char* name);

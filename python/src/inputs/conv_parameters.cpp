@@ -82,7 +82,7 @@ Extents parse_size(nb::handle value, const char* name, int axes) {
 Conv arg::Kind::parse(nb::handle value) {
   const Conv kind = parse_name<Conv>(value, name());
   if (kind == Conv::none) {
-    refuse_value("kind is \"none\"; it must be \"fprop\", \"dgrad\" or \"wgrad\"");
+    refuse_value("kind is \"none\"; it must be one of fprop, dgrad, wgrad");
   }
   return kind;
 }

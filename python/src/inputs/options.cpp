@@ -9,6 +9,7 @@ PlanOptions parse_plan_options(const ProductArguments& arguments) {
   arguments.read<arg::SplitKSlices>(slices);
   options.split_k_slices = slice_count(slices);
   arguments.read<arg::Deterministic>(options.deterministic);
+  arguments.read<arg::SumOrder>(options.deterministic);  // which promises more
   arguments.read<arg::Kernel>(options.kernel);
   arguments.read<arg::Precision>(options.precision);
   arguments.read<arg::UseFastAccum>(options.fast_accumulation);

@@ -29,6 +29,7 @@ void bind_plan_problem(nanobind::module_& m);       // plan_problem
 void bind_plan_conv_problem(nanobind::module_& m);  // plan_conv_problem
 void bind_tuning(nanobind::module_& m);             // plan_as, what is tuned, launch_floor, host_bench
 void bind_problem_arrays(nanobind::module_& m);     // problem_text, plan_text, arrays_of, groups_of, run_at
+void bind_kernel_plans(nanobind::module_& m);       // KernelPlan: routers, their logits, low-rank adapters; lora
 void bind_mistakes(nanobind::module_& m);           // explain_mistakes
 void bind_inspect(nanobind::module_& m);            // inspect, dtype_name
 void bind_emit(nanobind::module_& m);               // emit

@@ -26,6 +26,7 @@ NB_MODULE(_core, m) {
   bind_gather_over_ranks(m);
   bind_plan_problem(m);
   bind_plan_conv_problem(m);
+  bind_kernel_plans(m);
   bind_mistakes(m);
   bind_inspect(m);
   bind_tuning(m);

@@ -10,10 +10,8 @@
 #include "array/tensor.h"
 #include "base/refuse.h"
 #include "cleave/names.h"
-#include "cleave/peers/arrival.h"
 #include "module/bindings.h"
 #include "operands/fold_operands.h"
-#include "peers/places.h"
 #include "plans/plan_cache.h"
 
 namespace nb = nanobind;
@@ -41,22 +39,12 @@ std::shared_ptr<Group> from_nccl(uintptr_t comm, size_t bytes) {
 }
 
 /// The tensor keeps the group, and says that it is of the device that sees it.
-Bytes tensor_of(const nb::object& group, void* data, size_t bytes) {
-  const auto& self = nb::cast<const Group&>(group);
-  const size_t shape[] = {bytes};
-  const bool host = self.device() == kCpu;
-  return Bytes(data, 1, shape, group, nullptr, nb::dtype<uint8_t>(),
-               host ? nb::device::cpu::value : nb::device::cuda::value, host ? 0 : self.device());
-}
-
 Bytes staging(const nb::object& group, int rank) {
   const auto& self = nb::cast<const Group&>(group);
-  return tensor_of(group, self.staging(rank), self.bytes());
-}
-
-Bytes awaited(const nb::object& group) {
-  const auto& self = nb::cast<const Group&>(group);
-  return tensor_of(group, Places::awaited(self), most_pushed_bytes(uint32_t(self.size())));
+  const size_t shape[] = {self.bytes()};
+  const bool host = self.device() == kCpu;
+  return Bytes(self.staging(rank), 1, shape, group, nullptr, nb::dtype<uint8_t>(),
+               host ? nb::device::cpu::value : nb::device::cuda::value, host ? 0 : self.device());
 }
 
 void barrier(const Group& group, std::string_view call, uintptr_t stream, bool beside) {
@@ -67,7 +55,7 @@ void barrier(const Group& group, std::string_view call, uintptr_t stream, bool b
 /// Writes to `out`.
 void fold(const nb::list& partials, nb::handle out, nb::handle scale_a, nb::handle scale_b, nb::handle bias,
           nb::handle c, nb::handle scale_d, std::string_view activation, int64_t most_rows, const Group* group,
-          std::string_view call, bool pushed, bool awaits, bool early, nb::handle stream) {
+          std::string_view call, bool pushed, nb::handle stream) {
   TensorReader reader(stream);
   const auto read = [&](nb::handle array, const char* name) {
     return given(array) ? std::optional<Operand>(reader.read(array, name)) : std::nullopt;
@@ -84,8 +72,6 @@ void fold(const nb::list& partials, nb::handle out, nb::handle scale_a, nb::hand
   made.arguments.group = group;
   made.arguments.call = call;
   made.problem.pushed = pushed && can_push(made.problem);
-  made.problem.awaits = awaits;
-  made.arguments.early = early;
   const auto plan = RecentPlans<FoldProblem>::shared().get(made.problem);
   {
     const nb::gil_scoped_release unlocked;
@@ -111,7 +97,6 @@ void bind_group(nb::module_& m) {
                   "share() of the ranks of an ncclComm_t, by its address.")
       .def_prop_ro("bytes", &Group::bytes, "Of each rank's staging.")
       .def("staging", &staging, "rank"_a, "A rank's, as a torch tensor of bytes on this rank's device.")
-      .def("awaited", &awaited, "This rank's memory for a partial result that a sum awaits, likewise.")
       .def("barrier", &barrier, "call"_a, "stream"_a, "beside"_a = false,
            "Enqueues a barrier: what any rank's stream has written before it is visible behind it. Raises PeerError if "
            "the group is broken, or if the ranks say different things, on the CPU at once.")
@@ -120,8 +105,7 @@ void bind_group(nb::module_& m) {
       .def("abort", &Group::abort, "Ends all waiting and breaks the group, from any thread.")
       .def("problem", &Group::problem, "Empty, or what broke the group.");
   m.def("fold", &fold, "partials"_a, "out"_a, "scale_a"_a.none(), "scale_b"_a.none(), "bias"_a.none(), "c"_a.none(),
-        "scale_d"_a.none(), "activation"_a, "most_rows"_a, "group"_a.none(), "call"_a, "pushed"_a, "awaits"_a,
-        "early"_a, "stream"_a.none(),
+        "scale_d"_a.none(), "activation"_a, "most_rows"_a, "group"_a.none(), "call"_a, "pushed"_a, "stream"_a.none(),
         "include/cleave/fold.h in Python: the sum over ranks of their partial results; pushed, where it can be.");
 }
 

@@ -10,6 +10,7 @@
 #include "cleave/names.h"
 #include "module/bindings.h"
 #include "module/errors.h"
+#include "operands/roles.h"
 #include "plans/launch.h"
 #include "plans/plan_docs.h"
 
@@ -220,7 +221,7 @@ nb::object PlanObject::run(const GemmInputs& inputs, const CallArguments& call) 
     adopt_alignment(problem_, operands.problem);
     if (!(operands.problem == problem_)) refuse(problem_, operands.problem);
     operands.allocate(reader);
-    launch(*plan_, operands, call, reader);
+    with_roles(problem_.conv.kind, [&] { launch(*plan_, operands, call, reader); });
     return operands.result();
   });
 }

@@ -4,6 +4,7 @@
 #include "inputs/conv_operands.h"
 #include "module/bindings.h"
 #include "module/errors.h"
+#include "operands/roles.h"
 #include "product/conv_docs.h"
 #include "product/product.h"
 
@@ -11,19 +12,6 @@ namespace nb = nanobind;
 
 namespace cleave::python {
 namespace {
-
-/// What a, b and d are called by those who never see them.
-const char* roles(const ConvOptions& options) {
-  if (options.transposed) return "a is input, b is weight, d is the output";
-  switch (options.kind) {
-    case Conv::dgrad:
-      return "a is grad_output, b is weight, d is the input's gradient";
-    case Conv::wgrad:
-      return "a is grad_output, b is input, d is the weight's gradient";
-    default:
-      return "a is input, b is weight, d is the output";
-  }
-}
 
 using InputSize = Other<"input_size", "tuple[int, ...]">;
 using WeightSize = Other<"weight_size", "tuple[int, ...]">;
@@ -39,11 +27,7 @@ nb::object convolve(const ConvInputs& inputs, const ConvOptions& options, const 
         "stream is given; make it the current one");
   }
   set_scalars(call, operands);
-  try {
-    return plan_and_run(operands, call, reader);
-  } catch (const Error& error) {
-    refuse(error.code(), "{} ({})", error.what(), roles(options));
-  }
+  return with_roles(options.kind, [&] { return plan_and_run(operands, call, reader); }, options.transposed);
 }
 
 template <class Call>
@@ -104,7 +88,7 @@ PlanObject plan_conv(int axes, const Call& call) {
   TensorReader reader{nb::none()};
   const ConvOperands operands(with_operands(kind, call.template get<arg::A>(), call.template get<arg::B>(), call),
                               reader, options);
-  return PlanObject(operands.problem, options, make_plan(operands.problem));
+  return with_roles(kind, [&] { return PlanObject(operands.problem, options, make_plan(operands.problem)); });
 }
 
 /// What texts call images with 1 to 3 axes.

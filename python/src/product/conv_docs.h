@@ -37,7 +37,7 @@ Args:
         instead of refusing them. If `out` is in another order (images whose rows are unevenly spaced,
         say), y is computed in a new array and copied to it.
 
-    split_k_mode, split_k_slices (from 1 to C / groups times the filter's taps), deterministic,
+    split_k_mode, split_k_slices (from 1 to C / groups times the filter's taps), deterministic, sum_order,
     kernel, precision, stream and workspace are those of `gemm`.
 
 Returns:

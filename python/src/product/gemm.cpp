@@ -61,6 +61,10 @@ Args:
         more: a row of D has the same bits whatever M is and whatever the rest of the batch or the other
         groups hold, on one kind of GPU; N and K alone then decide how K is split
         (docs/determinism.md). It serves products, and groups of rows, whose a is contiguous along K.
+    sum_order: "k" demands more still, of the same products: K is summed as one slice, so that an element of
+        D has the same bits whatever M and N are, as in a product that is dealt to several GPUs by rows
+        or columns. Sums of int8 are split nevertheless; a split of floats is refused. It takes the place
+        of `deterministic`.
     kernel: "auto", "sm90" (TMA and WGMMA), "portable" (sm_80 and later, any alignment), "direct"
         (convolutions of narrow groups or few channels, by multiply-adds) or "streamed" (packed weights,
         sm_80 and later).

@@ -1,6 +1,7 @@
 #include "product/product.h"
 
 #include "inputs/options.h"
+#include "operands/roles.h"
 #include "product/check_offsets.h"
 #include "product/quantized_apart.h"
 
@@ -19,7 +20,7 @@ nb::object multiply(const GemmInputs& inputs, const ProductArguments& arguments,
   bool check = false;
   call.read<arg::CheckOffsets>(check);
   if (check) check_offsets(operands, reader.stream());
-  return plan_and_run(operands, call, reader);
+  return with_roles(Conv::none, [&] { return plan_and_run(operands, call, reader); });
 }
 
 PlanObject plan_product(const GemmInputs& inputs, const ProductArguments& arguments, const GemmOptions& form) {
@@ -27,7 +28,7 @@ PlanObject plan_product(const GemmInputs& inputs, const ProductArguments& argume
   GemmOptions options = parse_gemm_options(arguments, form);
   const GemmOperands operands(inputs, reader, options);
   if (options.grouped) options.zero_rest = operands.problem.groups.zero_rest;
-  return PlanObject(operands.problem, options, make_plan(operands.problem));
+  return with_roles(Conv::none, [&] { return PlanObject(operands.problem, options, make_plan(operands.problem)); });
 }
 
 }  // namespace cleave::python

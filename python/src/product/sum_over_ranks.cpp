@@ -10,7 +10,6 @@
 #include "module/bindings.h"
 #include "operands/fold_operands.h"
 #include "peers/places.h"
-#include "plan/gpu_plan.h"
 #include "product/product.h"
 
 namespace nb = nanobind;
@@ -25,7 +24,6 @@ struct SumForm {
   int64_t first, own;     // which rows of it this rank adds up, and how many
   int64_t most;           // of any rank
   bool pushed;            // all ranks add up the same
-  bool awaits;            // and take what they push from their products word by word
   bool unsplit;           // products are not split along K, unless they are batch invariant
   bool exact;             // of integers, which scales, each a line, multiply when they are added up
   DType partial, d;
@@ -66,7 +64,7 @@ SumTensors tensors_of(const Views& v) {
 
 /// Into the first of the places.
 GemmCall product_of(const SumForm& form, const SumTensors& tensors, const Places& places, PlanOptions options) {
-  if (form.unsplit && !batch_invariant()) options.split_k_mode = SplitKMode::none;
+  if (form.unsplit && default_determinism() < Determinism::batch_invariant) options.split_k_mode = SplitKMode::none;
   void* const own = places.at(places.group().rank(), 0);
   GemmTensors t{.a = tensors.a, .b = tensors.b, .c = {}, .bias = {}, .epilogue = {}};
   t.out = packed_matrix(own, form.partial, places.group().device(), form.rows, form.columns);
@@ -95,32 +93,7 @@ FoldCall sum_of(const SumForm& form, const SumTensors& tensors, const Places& pl
   sum.arguments.group = &places.group();
   sum.arguments.call = form.call;
   sum.problem.pushed = form.pushed && can_push(sum.problem);
-  sum.problem.awaits = form.awaits && sum.problem.pushed && d.device != kCpu;
   return sum;
-}
-
-/// Whether there is a launch of the product's, which lets the next one begin no sooner than all before it have ended:
-/// Hopper's do when their last loads are under way (kernel/gemm_sm90.h).
-bool lets_in_late(const GemmPlan& product) {
-  const GemmProblem& p = product.problem();
-  const Choice* const choice = choice_of(product);
-  return p.m > 0 && p.n > 0 && p.k > 0 && choice != nullptr && choice->config.family == KernelFamily::sm90;
-}
-
-/// Where the product goes, and what the sum reads: a turn of everyone's staging, or memory of this rank's alone.
-void place(Places& places, GemmCall& product, FoldCall& sum, const GemmPlan& product_plan, void* stream) {
-  if (sum.problem.awaits) {
-    product.arguments.d = Places::awaited(places.group());
-    sum.arguments.partials[places.group().rank()] = product.arguments.d;
-    sum.arguments.early = lets_in_late(product_plan);
-    return;
-  }
-  const size_t offset = size_t(places.next(stream)) * places.bytes();  // nothing can be refused any more
-  product.arguments.d = static_cast<char*>(product.arguments.d) + offset;
-  for (int rank = 0; rank < places.group().size(); ++rank) {
-    const void*& partial = sum.arguments.partials[rank];
-    partial = static_cast<const char*>(partial) + offset;
-  }
 }
 
 template <class T>
@@ -164,14 +137,14 @@ nb::object sum(Places& places, const SumForm& form, TensorReader& reader, const 
   const auto sum_plan = RecentPlans<FoldProblem>::shared().get(sum.problem);
   {
     const nb::gil_scoped_release unlocked;
-    place(places, product, sum, *product_plan, reader.stream());
-    product_plan->run(product.arguments, nullptr, 0, reader.stream());
-    try {
-      sum_plan->run(sum.arguments, reader.stream());
-    } catch (const Error&) {
-      if (sum.problem.awaits) Places::forget_awaited(places.group(), reader.stream());
-      throw;
+    const size_t offset = size_t(places.next(reader.stream())) * places.bytes();  // nothing can be refused any more
+    product.arguments.d = static_cast<char*>(product.arguments.d) + offset;
+    for (int rank = 0; rank < places.group().size(); ++rank) {
+      const void*& partial = sum.arguments.partials[rank];
+      partial = static_cast<const char*>(partial) + offset;
     }
+    product_plan->run(product.arguments, nullptr, 0, reader.stream());
+    sum_plan->run(sum.arguments, reader.stream());
   }
   return d;
 }
@@ -243,15 +216,14 @@ void bind_sum_over_ranks(nb::module_& m) {
       .def(
           "__init__",
           [](SumForm* form, int64_t rows, int64_t columns, int64_t first, int64_t own, int64_t most, bool pushed,
-             bool awaits, bool unsplit, bool exact, nb::handle partial_dtype, nb::handle out_dtype,
-             std::string_view activation, std::string call) {
+             bool unsplit, bool exact, nb::handle partial_dtype, nb::handle out_dtype, std::string_view activation,
+             std::string call) {
             new (form) SumForm{rows,
                                columns,
                                first,
                                own,
                                most,
                                pushed,
-                               awaits,
                                unsplit,
                                exact,
                                parse_dtype(partial_dtype, "partial_dtype"),
@@ -259,8 +231,8 @@ void bind_sum_over_ranks(nb::module_& m) {
                                from_string<Activation>(activation),
                                std::move(call)};
           },
-          "rows"_a, "columns"_a, "first"_a, "own"_a, "most"_a, "pushed"_a, "awaits"_a, "unsplit"_a, "exact"_a,
-          "partial_dtype"_a, "out_dtype"_a, "activation"_a, "call"_a);
+          "rows"_a, "columns"_a, "first"_a, "own"_a, "most"_a, "pushed"_a, "unsplit"_a, "exact"_a, "partial_dtype"_a,
+          "out_dtype"_a, "activation"_a, "call"_a);
   nb::class_<KnownSums>(m, "KnownSums",
                         "Sums over ranks that were checked before, by what follows from their arguments.")
       .def(nb::init<>())

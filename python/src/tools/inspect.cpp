@@ -5,6 +5,7 @@
 
 #include "array/tensor.h"
 #include "call/values.h"
+#include "cleave/core/routing.h"
 #include "cleave/names.h"
 #include "module/bindings.h"
 #include "module/errors.h"
@@ -39,6 +40,7 @@ void bind_inspect(nb::module_& m) {
   choices["division"] = nb::tuple(nb::cast(names_of<Division>()));
   choices["kernel"] = nb::tuple(nb::cast(names_of<KernelFamily>()));
   choices["precision"] = nb::tuple(nb::cast(names_of<Precision>()));
+  choices["scoring_func"] = nb::tuple(nb::cast(names_of<ScoringFunc>()));
   choices["split_k_mode"] = nb::tuple(nb::cast(names_of<SplitKMode>()));
   m.attr("choices") = choices;  // what these parameters may be
   m.def("inspect", &inspect, "array"_a, "name"_a, "stream"_a = nb::none(),

@@ -2,6 +2,7 @@
 #include <nanobind/stl/string.h>
 
 #include "array/stream.h"
+#include "call/values.h"
 #include "cleave/device.h"
 #include "cleave/gemm.h"
 #include "cpu/thread_team.h"
@@ -45,6 +46,16 @@ Fields nvrtc_info() {
   return info;
 }
 
+const char* sum_order_name() {
+  return default_determinism() == Determinism::k_order ? "k" : nullptr;
+}
+
+void set_default_promise(bool batch_invariant, nb::handle sum_order) {
+  Determinism promised = batch_invariant ? Determinism::batch_invariant : Determinism::repeatable;
+  if (!sum_order.is_none()) promised = parse_sum_order(sum_order, "sum_order");
+  set_default_determinism(promised);
+}
+
 }  // namespace
 
 void bind_runtime(nb::module_& m) {
@@ -55,8 +66,15 @@ void bind_runtime(nb::module_& m) {
         "Frees every pooled workspace; graphs captured with them must not be replayed.");
   m.def("driver_info", &driver_info, "The newest CUDA version that the driver supports. Raises CudaError without one.");
   m.def("nvrtc_info", &nvrtc_info, "NVRTC's version and path. Raises CudaError without one.");
-  m.def("batch_invariant", &batch_invariant, "Whether products that say nothing of it are batch invariant.");
-  m.def("set_batch_invariant", &set_batch_invariant, "promised"_a, "Says so for the whole process.");
+  m.def(
+      "batch_invariant", [] { return default_determinism() >= Determinism::batch_invariant; },
+      "Whether products that say nothing of it are batch invariant.");
+  m.def(
+      "default_promise",
+      [] { return nb::make_tuple(default_determinism() >= Determinism::batch_invariant, sum_order_name()); },
+      "The arguments of set_default_promise.");
+  m.def("set_default_promise", &set_default_promise, "batch_invariant"_a, "sum_order"_a.none(),
+        "What products that say nothing of it are promised, in the whole process.");
   m.def("cpu_threads", &cpu::available_threads, "The number of threads that the CPU backend uses.");
   m.def(
       "synchronize", [](int device, nb::handle stream) { synchronize(device, parse_stream(stream).value_or(nullptr)); },

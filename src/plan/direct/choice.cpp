@@ -23,6 +23,9 @@ constexpr uint32_t kMostSums = 48;   // of a thread, and
 constexpr uint32_t kMostWords = 72;  // gathered: registers
 constexpr uint32_t kMostSteps = 4;
 constexpr uint32_t kMostStaged = 75 * 1024;  // bytes of a CTA's shared memory
+// Pixels along a line that is made. With fewer, pixels in shared memory saved 6 to 17 % (up to 28 were measured); with
+// more they cost 4 to 25 % (from 47 on), where half as many banks serve a load, and L1 had what lines share.
+constexpr uint32_t kMostStagedLine = 32;
 
 // Predictions, not yet measured.
 constexpr double kLaunchUs = 3;
@@ -72,11 +75,13 @@ GemmConfig pixels_config(const GemmProblem& p, const Spec& spec) {
   return c;
 }
 
-/// Pixels that fit into shared memory, which three CTAs of an SM share; none if they do not, or are not aligned.
+/// Pixels that fit into shared memory, which three CTAs of an SM share; none if they do not, are not aligned, or if
+/// lines are long.
 uint32_t staged_pixels(const GemmProblem& p, GemmConfig c) {
   const uint32_t piece = 16 / size_of(p.a.dtype);
   const bool pieces = p.batch * p.conv.channels % piece == 0 && aligned_channels(p.a, p.a.stride_row) >= piece;
   if (!pieces || c.tile.n % piece != 0 || direct_lines(c) == 0) return 0;
+  if (pixels_made(p.conv.kind, p.conv.axes[2]) > kMostStagedLine) return 0;
   c.direct.pixels = staged_lines(c) * staged_columns(c);
   return pixels_bytes(c) <= kMostStaged ? c.direct.pixels : 0;
 }

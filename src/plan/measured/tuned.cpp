@@ -105,7 +105,7 @@ std::optional<Spec> find_alike(const GemmProblem& problem, const std::string& de
 
 std::optional<Spec> tuned(const GemmProblem& problem, const DeviceInfo& device) {
   if (!is_automatic(problem) || !table().has_size(problem)) return std::nullopt;
-  if (problem.deterministic == Determinism::batch_invariant) return std::nullopt;  // what won may split K otherwise
+  if (is_batch_invariant(problem)) return std::nullopt;  // what won may split K otherwise
   if (auto spec = find_alike(problem, device.name)) return spec;
   // Until it has been measured itself, a chip does what was best on another of its kind.
   if (device.compute_capability != 90 || device.num_sms != 132) return std::nullopt;

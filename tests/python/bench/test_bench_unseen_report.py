@@ -57,6 +57,21 @@ def test_the_file_of_results_reads_back(tmp_path: Path):
     assert report.load(tmp_path / "unseen.json")["rows"] == ROWS
 
 
+def test_jobs_that_gpus_shared_are_one_result(tmp_path: Path):
+    """In the order of the titles, whichever came first."""
+    folders = [tmp_path / name for name in ("rows", "tn", "both", "other")]
+    for folder, rows in zip(folders, (ROWS[2:], ROWS[:2]), strict=False):
+        unseen_report.write(folder, "test", MACHINE | {"date": folder.name}, rows, ["Without somebody."])
+    files = [str(folder / "unseen.json") for folder in folders]
+    assert unseen_report.main([*files[:2], "--into", str(folders[2])]) == 0
+    result = report.load(Path(files[2]))
+    assert result["rows"] == ROWS and result["notes"] == ["Without somebody."]
+    assert (folders[2] / "unseen.md").read_text().count("geomean") == 2
+    unseen_report.write(folders[3], "test", MACHINE | {"commit": "def"}, ROWS, [])
+    with pytest.raises(ValueError, match="one machine and commit"):
+        unseen_report.main([files[0], files[3], "--into", str(folders[2])])
+
+
 @pytest.mark.parametrize("name", unseen_report.TITLES)
 def test_what_the_planner_takes_can_be_compiled_ahead(name: str):
     """A worker makes the plan anew, by its name and for a GPU that it need not have."""

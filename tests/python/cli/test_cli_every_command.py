@@ -23,6 +23,12 @@ CONV = [
     "conv", "--images", "2", "--size", "9x7", "--channels", "64", "--filters", "64",
     "--filter-size", "3", "--padding", "1",
 ]  # fmt: skip
+ROUTE = [
+    "route", "--tokens", "9", "--experts", "256", "--top-k", "8", "--scoring-func", "sigmoid", "--n-group", "8",
+    "--topk-group", "4", "--bias", "yes",
+]  # fmt: skip
+LOGITS = ["router_logits", "--tokens", "4", "--experts", "128", "--features", "512", "--dtype", "fp16"]
+LORA = ["lora", "--rows", "40", "--features", "96", "--outputs", "72", "--dtype", "fp16"]
 MEASURE = ["--no-verify", "--iterations", "1", "--device", "cuda"]
 GPU = ["--device", "cuda:0"]
 SHAPES = Path(__file__).with_name("shapes.txt")  # as CLEAVE_LOG_SHAPES leaves it
@@ -43,6 +49,10 @@ COMMANDS = [
     *((["profile", *operation, *OUT_SCALE, *MEASURE], "ue8m0 ") for operation in (GEMM, GROUPED)),
     (["profile", *CONV, *SCALED, *MEASURE], " int8 scales row to int8 "),
     *((["profile", *operation, *PACKED, *MEASURE], "B int4 64 zeros ") for operation in (GEMM, GROUPED)),
+    (["profile", *ROUTE, *MEASURE], "8 of 256 float32 sigmoid"),
+    (["profile", *LOGITS, *MEASURE], "4x128x512 float16*float32"),
+    (["profile", *LORA, *MEASURE], "40x96x72 rank 16 float16"),
+    *((["explain", *operation, *GPU], "roofline") for operation in (ROUTE, LOGITS, LORA)),
     (["explain", *GEMM, *GPU], "%"),
     (["explain", *GROUPED, *GPU], "%"),
     (["explain", *CONV, *GPU], "%"),
@@ -50,6 +60,7 @@ COMMANDS = [
         (["profile", *operation, "--deterministic", "batch_invariant", "--kernel", "portable", *MEASURE], "portable")
         for operation in (GEMM, GROUPED)
     ),
+    *((["profile", *operation, "--sum-order", "k", *MEASURE], "sum order k") for operation in (GEMM, GROUPED)),
     (["explain", *CONV, *SCALED, *GPU], "%"),
     *((["explain", *operation, *OUT_SCALE, *GPU], "%") for operation in (GEMM, GROUPED)),
     *((["explain", *operation, "--weights", "nvfp4", *GPU], "%") for operation in (GEMM, GROUPED)),

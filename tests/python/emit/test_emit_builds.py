@@ -175,7 +175,8 @@ def packed_weight(options: dict[str, Any], lead: tuple[int, ...], n: int, k: int
     weights = options["weights"]
     group = options.get("group_size", {"int4": 128, "mxfp4": 32, "nvfp4": 16}[weights])
     shape = (*lead, 1 if group == -1 else k // group, n)
-    dtype = {"int4": options["dtype"], "mxfp4": "uint8", "nvfp4": "float8_e4m3fn"}[weights]
+    of_codes = "float16" if options["dtype"] in ("int8", "float8_e4m3fn") else options["dtype"]
+    dtype = {"int4": of_codes, "mxfp4": "uint8", "nvfp4": "float8_e4m3fn"}[weights]
     tensors = {"packed": meta("uint8", *lead, -(-n // 64), -(-k // 64), 2048), "scales": meta(dtype, *shape)}
     if options.get("zeros"):
         tensors["zeros"] = meta("uint8", *shape)
@@ -202,7 +203,7 @@ def check_product(operation: Operation, folder: Path) -> None:
     layout = options.get("layout", "tn")
     given = {"a": meta(options["dtype"], *shape_a, by_column=layout[0] == "n")}
     if "weights" in options:
-        given |= packed_weight(options, lead_b, n, k)
+        given |= packed_weight(options, lead_b, columns, k)
     else:
         given["b"] = meta(options["dtype"], *lead_b, k, columns, by_column=layout[1] == "n")
     lead_d = shape_a[:-2] if grouping != "k" else (batch,)
@@ -276,9 +277,12 @@ def test_extension_of_compiled_kernels_builds(
         in_child(fail_to_load, operation.name, moved)
 
 
-# Dense, with swiglu, with scales of blocks, in groups, with a function, convolutions and a gradient; a packed weight.
+WEIGHTS = ("packed_nvfp4", "packed_bytes", "packed_fused_gates")
+
+
+# Dense, with swiglu, with scales of blocks, in groups, with a function, convolutions and a gradient; packed weights.
 @pytest.mark.parametrize(
-    "operation", [*EVERYTHING[::8], *(o for o in EVERYTHING if o.name == "packed_nvfp4")], ids=lambda o: o.name
+    "operation", [*EVERYTHING[::8], *(o for o in EVERYTHING if o.name in WEIGHTS)], ids=lambda o: o.name
 )
 def test_cpp_project_builds(operation: Operation | Convolution, elsewhere: Path, tmp_path: Path) -> None:
     folder = cleave.emit.cpp(

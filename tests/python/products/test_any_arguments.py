@@ -124,6 +124,7 @@ OPTIONS = {
     "split_k_mode": st.one_of(anything, st.sampled_from(["serial", "auto"])),
     "split_k_slices": anything,
     "deterministic": anything,
+    "sum_order": anything,
     "kernel": anything,
     "precision": anything,
     "stream": anything,

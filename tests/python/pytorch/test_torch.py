@@ -11,6 +11,7 @@ import pytest
 import cleave
 
 torch = pytest.importorskip("torch")
+from torch.autograd import forward_ad  # noqa: E402
 
 DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
 
@@ -60,6 +61,16 @@ def test_parameters_give_plain_tensors() -> None:
 def test_operands_that_require_grad_are_refused() -> None:
     with pytest.raises(ValueError, match=r"b requires grad.*b\.detach\(\)"):
         cleave.gemm(torch.ones(2, 3), torch.ones(3, 4, requires_grad=True))
+
+
+def test_operands_with_tangents_are_refused() -> None:
+    a, b = torch.ones(2, 3), torch.ones(3, 4)
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(a, a)
+        with pytest.raises(ValueError, match=r"a has a tangent.*torch\.ops\.cleave"):
+            cleave.gemm(dual, b)
+        assert cleave.gemm(forward_ad.unpack_dual(dual).primal, b)[0, 0] == 3
+    assert cleave.gemm(dual, b)[0, 0] == 3  # where tangents end
 
 
 @pytest.mark.parametrize("name", ["a", "b", "c", "bias", "out"])

@@ -168,6 +168,7 @@ def test_functions_and_what_is_given() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"out_scale": "rows", "out_dtype": "int8"}, r'^out_scale is "rows".* Did you mean "row"'),
         ({"out_scale": "row", "out_dtype": "int8", "use_ue8m0": True}, r'use_ue8m0 is True beside out_scale="row"'),
         ({"out_scale": "block_1x128", "out_dtype": "float16"}, r"out_scale is given, but d is float16.*8-bit"),
         ({"out_scale": "block_1x128"}, r"out_scale is given, but d is float32"),

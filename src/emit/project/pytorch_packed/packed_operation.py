@@ -7,6 +7,7 @@ from expected_operation import fixed
 from torch import Tensor
 
 BLOCK = 64  # rows and columns
+GATES = 8  # neighbours, before as many ups
 E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 
 
@@ -22,22 +23,31 @@ def make_weight(lead: tuple[int, ...], rows: int, columns: int) -> tuple[list[Te
     else:
         stored = scales.to(fixed.SCALES_DTYPE)
         scales = stored.double()
-    arguments = [packed(codes), stored]
+    arguments = [packed(in_pairs(codes, -2)), in_pairs(stored, -1)]
     zeros: Tensor | float = 8.0
     if fixed.HAS_ZEROS:
         zeros = torch.randint(0, 16, shape, device="cuda", dtype=torch.uint8)
-        arguments.append(zeros)
+        arguments.append(in_pairs(zeros, -1))
         zeros = spread(zeros.double(), group)
     if fixed.WEIGHTS == "int4":
         values = codes - zeros
     else:
         values = torch.tensor([*E2M1, *(-x for x in E2M1)], device="cuda", dtype=torch.float64)[codes]
-    elements = (values * spread(scales, group)).to(fixed.B_DTYPE).double()
+    elements = values * spread(scales, group)
+    if fixed.A_DTYPE.itemsize > 1:
+        elements = elements.to(fixed.B_DTYPE).double()
     if fixed.WEIGHTS == "nvfp4":
         global_scale = torch.rand(lead or (1,), device="cuda") + 0.5
         arguments.append(global_scale)
         elements = elements * (global_scale.double()[..., None, None] if lead else global_scale.double())
     return arguments, elements.mT
+
+
+def in_pairs(x: Tensor, dim: int) -> Tensor:
+    """What the weight has of its rows, gates first, as it stores them: some gates and their ups in turn."""
+    if not fixed.GATED:
+        return x
+    return x.unflatten(dim, (2, -1, GATES)).transpose(dim - 2, dim - 1).flatten(dim - 2, dim).contiguous()
 
 
 def spread(x: Tensor, group: int) -> Tensor:

@@ -120,7 +120,9 @@ def make(m: int, n: int, k: int, batch: int, requires_grad: bool = False) -> Cas
     if fixed.SCALING == "vector":
         batched = [(batch,) if GROUPED and own else () for own in fixed.SCALES_BATCHED]
         scale_a, scale_b = scales(*batched[0], m, 1), scales(*batched[1], 1, columns)
-        arguments += [scale_a, scale_b]
+        if fixed.WEIGHTS != "none":
+            scale_b = torch.ones_like(scale_b)  # the weight's own scales are among its arguments
+        arguments += [scale_a, scale_b] if fixed.WEIGHTS == "none" else [scale_a]
         if fixed.GROUPING == "k":
             factor = scale_a * scale_b
         else:

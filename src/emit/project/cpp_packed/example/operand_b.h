@@ -16,8 +16,8 @@ class OperandB {
  public:
   explicit OperandB(const cleave::GemmProblem& p)
       : p_(p),
-        entry_bytes_(int64_t(cleave::weight_bytes(uint64_t(p.n), uint64_t(p.k)))),
-        entry_scales_(p.k / p.weights_b.group * p.n),
+        entry_bytes_(int64_t(cleave::weight_bytes(uint64_t(columns_of_b(p)), uint64_t(p.k)))),
+        entry_scales_(p.k / p.weights_b.group * columns_of_b(p)),
         codes_(cleave::DType::i8, entries_of_b(p) * entry_bytes_),
         scales_(kScaleType, entries_of_b(p) * entry_scales_),
         zeros_(cleave::DType::i8, entries_of_b(p) * entry_scales_),
@@ -40,14 +40,16 @@ class OperandB {
     if constexpr (requires { x.global_scale; }) x.global_scale = factors_.template device<const float>();
   }
 
-  /// The element as which the code is multiplied.
+  /// The element as which the code is multiplied. `column`: of gates, which ups follow.
   double operator()(int64_t entry, int64_t row, int64_t column) const {
+    if (is_gated(p_)) column = cleave::weight_gate_row(column % p_.n, column >= p_.n);
     const uint32_t code = code_of(entry, row, column);
-    const int64_t at = entry * entry_scales_ + row / p_.weights_b.group * p_.n + column;
+    const int64_t at = entry * entry_scales_ + row / p_.weights_b.group * columns_of_b(p_) + column;
     double value = cleave::e2m1_to_float(code);
     if (kFormat == cleave::WeightFormat::int4) value = double(code) - (kOperation.weights_b.has_zero ? zeros_[at] : 8);
     const double scale = kScaleType == cleave::DType::i8 ? cleave::e8m0_to_float(uint8_t(scales_[at])) : scales_[at];
-    return cleave::rounded_to(kOperation.b.dtype, float(value * scale));
+    const bool rounds = cleave::size_of(kOperation.b.dtype) > 1;  // else sums of codes are scaled
+    return rounds ? cleave::rounded_to(kOperation.b.dtype, float(value * scale)) : value * scale;
   }
   /// What sums are multiplied by.
   double factor(int64_t entry) const { return kFormat == cleave::WeightFormat::nvfp4 ? factors_[entry] : 1; }

@@ -105,7 +105,7 @@ class Operands {
     epilogue_.fill(x);
     if constexpr (kOperation.scale_a.kind != Scaling::none) {
       x.scale_a = scale_a_.device<const float>();
-      x.scale_b = scale_b_.device<const float>();
+      if constexpr (!kPackedWeight) x.scale_b = scale_b_.device<const float>();
     }
     if constexpr (kOperation.has_zero) x.zero_b = zero_b_.device<const int32_t>();
     if constexpr (kOperation.has_scale_d) x.scale_d = scale_d_.device<const float>();
@@ -138,8 +138,10 @@ class Operands {
       sum.add(term);
     }
     if (p.has_zero) sum.value -= zero_b_[column];
-    if (p.scale_a.kind == Scaling::vector)
-      sum.scale(scale_a_[scale_at(p.scale_a, g, i, 0)] * scale_b_[scale_at(p.scale_b, g, column, 0)]);
+    if (p.scale_a.kind == Scaling::vector) {
+      sum.scale(scale_a_[scale_at(p.scale_a, g, i, 0)]);
+      if (!kPackedWeight) sum.scale(scale_b_[scale_at(p.scale_b, g, column, 0)]);
+    }
     sum.scale(b.factor(g));
     sum.scale(alpha_);
     if (p.bias != Bias::none) sum.value += bias_[p.bias == Bias::row ? column : i];

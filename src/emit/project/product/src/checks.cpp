@@ -83,6 +83,9 @@ void check_groups(const cleave::GemmProblem& p) {
   const int64_t group = p.weights_b.group;
   if (p.k == 0 || p.k % group != 0)
     refuse("k is ", p.k, "; it must be a positive multiple of ", group, ", as many as share a scale of the weight");
+  if (is_gated(p) && p.n % cleave::kGateRows != 0)
+    refuse("n is ", p.n, "; it must be a multiple of ", cleave::kGateRows,
+           ", as the weight has gates beside their ups");
 }
 
 /// What the kernel loads and stores at once, of our matrices.
@@ -137,9 +140,6 @@ View make_view(const cleave::GemmProblem& problem, const Kernel& kernel) {
   const cleave::GemmConfig& config = kernel.config;
   View view{.problem = kernel.transposed ? transposed(problem) : problem};
   check_pairs(view.problem, config);
-  if (config.scales.bulk_a && view.problem.m > 1 && view.problem.scale_a.stride_row != 1)
-    refuse(kernel.transposed ? "scale_b_stride_col" : "scale_a_stride_row", " is ", view.problem.scale_a.stride_row,
-           "; it must be 1, since this kernel copies neighbours' scales at once. Plan with other scales for another");
   view.tiles = cleave::gemm_tiles(config, sizes_of(view.problem));
   if (config.cluster.k > 1 && view.tiles.k_blocks < config.cluster.k)
     refuse("k is ", problem.k, "; this kernel splits K among ", config.cluster.k, " blocks and needs more than ",

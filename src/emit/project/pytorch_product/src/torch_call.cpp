@@ -109,19 +109,20 @@ void Reader::read_bias() {
 
 void Reader::read_scales() {
   const int64_t of_a = entries_of_scale_a(p_, p_.scale_a.kind), of_b = entries_of_scale_b(p_, p_.scale_b.kind);
-  const Tensor &a = *in_.scale_a, &b = *in_.scale_b;
-  void *data_a, *data_b;
+  const Tensor& a = *in_.scale_a;
+  const void *data_a, *data_b = x_.scale_b;
   if constexpr (kOperation.scale_a.kind == Scaling::vector) {
     data_a = read_vector(a, "scale_a", DType::f32, p_.m, of_a, true, device_, p_.scale_a.stride_row,
                          p_.scale_a.stride_batch);
-    data_b = read_vector(b, "scale_b", DType::f32, b_.columns, of_b, true, device_, p_.scale_b.stride_row,
-                         p_.scale_b.stride_batch);
+    if constexpr (!kPackedWeight)
+      data_b = read_vector(*in_.scale_b, "scale_b", DType::f32, b_.columns, of_b, true, device_, p_.scale_b.stride_row,
+                           p_.scale_b.stride_batch);
   } else {
     const auto blocks = [](int64_t size, int64_t block) { return cleave::ceil_div<int64_t>(size, block); };
     const int64_t k_blocks = blocks(p_.k, cleave::kScaleBlock);
     data_a = read_blocks(a, "scale_a", blocks(p_.m, p_.scale_a.rows), k_blocks, of_a, device_, p_.scale_a.stride_row,
                          p_.scale_a.stride_k, p_.scale_a.stride_batch);
-    data_b = read_blocks(b, "scale_b", k_blocks, blocks(b_.columns, p_.scale_b.rows), of_b, device_,
+    data_b = read_blocks(*in_.scale_b, "scale_b", k_blocks, blocks(b_.columns, p_.scale_b.rows), of_b, device_,
                          p_.scale_b.stride_k, p_.scale_b.stride_row, p_.scale_b.stride_batch);
   }
   x_.scale_a = static_cast<const float*>(data_a);

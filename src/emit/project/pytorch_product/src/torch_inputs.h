@@ -27,7 +27,7 @@ struct Inputs {
     if constexpr (kOperation.weights_b.has_zero) zeros = take<Tensor>(next);
     if constexpr (kGlobalScale) global_scale = take<Tensor>(next);
     if constexpr (kScaled) scale_a = take<Tensor>(next);
-    if constexpr (kScaled) scale_b = take<Tensor>(next);
+    if constexpr (kScaled && !kPackedWeight) scale_b = take<Tensor>(next);
     if constexpr (kHasOffsets) offsets = take<Tensor>(next);
     if constexpr (kHasSizes) sizes = take<Tensor>(next);
     if constexpr (kOperation.bias != cleave::Bias::none) bias = take<Tensor>(next);
