@@ -57,13 +57,11 @@ SIZES = (Sizes(128, 8, 2048, 768), Sizes(256, 8, 7168, 2048))
 @dataclass(frozen=True)
 class Form:
     """first: what of bench.gate's the first product is; gathers: whether it gathers its rows. into_slots: tokens are
-    quantised into the rows of all their slots. narrow: the second product has found scales and int8, of which the sums
-    are made."""
+    quantised into the rows of all their slots."""
 
     first: str = "gated"
     gathers: bool = False
     into_slots: bool = False
-    narrow: bool = False
 
 
 APART = Form()
@@ -72,10 +70,7 @@ FORMS = {
     "first gathers": Form(gathers=True),
     "first gathers and quantises": Form("one kernel", gathers=True),
     "into slots": Form("one kernel", into_slots=True),
-    "sums of int8": Form("one kernel", narrow=True),
-    "into slots, sums of int8": Form("one kernel", into_slots=True, narrow=True),
 }
-NARROW = {"out_dtype": torch.int8, "out_scale": FOUND}
 
 # A step reads what those before it made, by name, and adds to it. Its own inputs it leaves as they are.
 Values = dict[str, Any]
@@ -149,11 +144,6 @@ class Layer:
         steps["first"] = lambda v: v.update({made: self._first(v, form)})
         if form.into_slots:
             steps["sort"] = self._permute
-        if form.narrow:
-            steps["second"] = lambda v: v.update(parts=self._second(v, form))
-            steps["combine"] = lambda v: v.update(
-                y=cleave.moe.unpermute(v["parts"][0], v["indices"], v["weights"], scale=v["parts"][1])
-            )
         return steps
 
     def _permute(self, values: Values) -> None:
@@ -165,15 +155,12 @@ class Layer:
         rows = "q" if form.gathers else "rows"
         return self.multiply(values, rows, self.gate_up, plan, **PRODUCTS[form.first], **listed)
 
-    def _second(self, values: Values, form: Form, plan: bool = False) -> Any:
-        return self.multiply(values, "h", self.down, plan, **(NARROW if form.narrow else {}))
-
     def plans(self, tokens: int) -> Iterator[Any]:
         forms = self.forms()
         values = run(forms["steps apart"], self.routed(tokens), until="second")
         for form in {FORMS.get(name, APART) for name in forms}:
             yield self._first(values, form, plan=True)
-            yield self._second(values, form, plan=True)
+        yield self.multiply(values, "h", self.down, plan=True)
 
     def expected(self, values: Values) -> Tensor:
         """What the first tokens should become, in float64."""

@@ -5,7 +5,7 @@ turns. Attention is left out: the first columns of the product with q, k and v s
 the tokens and of all parameters, which are in bfloat16. With --whole, whole steps, too: embedding, two layers with
 attention (2048 tokens a sequence, without rotation of places), head, loss and AdamW.
 
-Results in 8 bits are compared with those in bfloat16 before they are timed. GATED has SwiGLU in the products.
+Results in 8 bits are compared with those in bfloat16 before they are timed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from torch.nn import functional
 
 from cleave.testing import measure
 from cleave.testing.arrays import TorchArrays
-from cleave.torch import Float8Linear, Float8SwiGLU, convert_to_float8_training
+from cleave.torch import Float8Linear, convert_to_float8_training
 
 from . import pairs
 from .chain import Sizes
@@ -32,8 +32,7 @@ from .kept_rows import KeptRows
 SIZES = {2048: Sizes(2048, 3072, 8192), 4096: Sizes(4096, 6144, 14336)}
 BARS = {2048: 1.20, 4096: 1.30}
 TOKENS = 16384
-GATED = "blockwise, gated"
-RECIPES = (GATED, "blockwise", "rowwise")
+RECIPES = ("blockwise", "rowwise")
 BFLOAT16 = "bfloat16"
 
 # What the whole step has.
@@ -56,16 +55,8 @@ class Layer(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         qkv = self.linears["qkv"](self.attention_norm(x))
         x = x + self.linears["o"](self._attention(qkv) if self.attends else qkv[:, : self.sizes.hidden])
-        return x + self._feed_forward(self.mlp_norm(x))
-
-    def join_gate(self) -> None:
-        self.gated = Float8SwiGLU.from_float(self.linears.pop("gate_up"), self.linears.pop("down"))
-
-    def _feed_forward(self, x: Tensor) -> Tensor:
-        if hasattr(self, "gated"):
-            return self.gated(x)
-        gate, up = self.linears["gate_up"](x).chunk(2, -1)
-        return self.linears["down"](functional.silu(gate) * up)
+        gate, up = self.linears["gate_up"](self.mlp_norm(x)).chunk(2, -1)
+        return x + self.linears["down"](functional.silu(gate) * up)
 
     def _attention(self, qkv: Tensor) -> Tensor:
         """Several heads of q share one of k and v; each SEQUENCE of tokens is by itself."""
@@ -96,17 +87,9 @@ def made(make: Callable[[], nn.Module], recipe: str, device: str) -> nn.Module:
     torch.manual_seed(0)
     with torch.device(device):
         model = make().bfloat16()
-    if recipe == GATED:
-        for layer in list(model.modules()):
-            if isinstance(layer, Layer):
-                layer.join_gate()
     if recipe != BFLOAT16:
-        convert_to_float8_training(model, recipe_of(recipe), skip=lambda name, _: name == "head")
+        convert_to_float8_training(model, recipe, skip=lambda name, _: name == "head")
     return model
-
-
-def recipe_of(name: str) -> str:
-    return "blockwise" if name == GATED else name
 
 
 class LayerStep:
@@ -193,13 +176,9 @@ def lines(row: dict[str, Any]) -> Iterator[str]:
 
 
 def multiply_once(hidden: int, name: str, tokens: int, recipe: str, device: str = "cuda") -> None:
-    """Compiles the three products of one linear layer, or those of two and the gate, into the cache on disk."""
+    """Compiles the three products of one linear layer, into the cache on disk."""
     n, k = SIZES[hidden].linears[name]
-    options = {"device": device, "dtype": torch.bfloat16, "recipe": recipe_of(recipe)}
-    if recipe == GATED and name == "gate_up":
-        layer, n = Float8SwiGLU(k, n // 2, **options), k
-    else:
-        layer = Float8Linear(k, n, bias=False, **options)
+    layer = Float8Linear(k, n, bias=False, device=device, dtype=torch.bfloat16, recipe=recipe)
     x = torch.ones(tokens, k, device=device, dtype=torch.bfloat16, requires_grad=True)
     layer(x).backward(torch.ones(tokens, n, device=device, dtype=torch.bfloat16))
 
@@ -222,14 +201,14 @@ def main(argv: list[str] | None = None) -> int:
         prog="python -m bench.training", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--hidden", type=int, nargs="+", default=list(SIZES), choices=SIZES)
-    parser.add_argument("--recipes", nargs="+", default=list(RECIPES), choices=RECIPES)
+    parser.add_argument("--recipes", default=",".join(RECIPES), help="of cleave.torch.Float8Linear")
     parser.add_argument("--tokens", type=int, default=TOKENS)
     parser.add_argument("--whole", action="store_true", help="whole steps, too")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=540, help="start no row after this long")
     parser.add_argument("--out", type=Path, default=Path("bench/results/training.json"))
     arguments = parser.parse_args(argv)
-    kept, recipes = KeptRows(arguments.out, arguments.seconds), arguments.recipes
+    kept, recipes = KeptRows(arguments.out, arguments.seconds), arguments.recipes.split(",")
     cases = [(title(hidden, arguments.tokens), hidden) for hidden in arguments.hidden]
     missing = {job: kept.missing(job, cases) for job in list(STEPS)[: 2 if arguments.whole else 1]}
     compile_products(sorted({hidden for of_job in missing.values() for hidden in of_job}), arguments.tokens, recipes)

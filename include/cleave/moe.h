@@ -38,8 +38,8 @@ namespace cleave {
 ///     the order of the slots and in float32. Dropped slots add nothing.
 /// combine_backward: the gradients of combine's rows and weights; `tokens` is that of its tokens.
 ///
-/// With `scaled`, rows have 8 bits and a scale for each 128 columns: permute and gather quantise the tokens, as `quantize`
-/// does in blocks of 1x128 (quantize.h), and write `row_scales`, zeros for the dropped; combine reads them.
+/// With `scaled`, rows have 8 bits and a scale for each 128 columns: permute and gather quantise the tokens, as
+/// `quantize` does in blocks of 1x128 (quantize.h), and write `row_scales`, zeros for the dropped.
 enum class MoeOperation : uint8_t { offsets, sort, permute, gather, combine, combine_backward };
 
 /// A plain value that says what to compute.
@@ -53,7 +53,7 @@ struct MoeProblem {
   MatrixLayout token = {};           ///< [tokens, columns]; of any dtype where it is copied, else of floats
   MatrixLayout row = {};             ///< [tokens * top_k, columns]
   MatrixLayout row_grad = {};        ///< [tokens * top_k, columns]
-  bool scaled = false;               ///< permute, gather, combine: rows of i8, e4m3 or e5m2, tokens of wide floats
+  bool scaled = false;               ///< permute, gather: rows of i8, e4m3 or e5m2, tokens of wide floats
   bool has_weights = false;          ///< combine; always for combine_backward
   DType weights_dtype = DType::f32;  ///< f16, bf16 or f32
   int device = 0;                    ///< CUDA ordinal, or kCpu

@@ -49,7 +49,6 @@ using Grad = TensorArgument<"grad">;
 using Indices = TensorArgument<"indices">;
 using Weights = MaybeTensorArgument<"weights">;
 using GivenWeights = TensorArgument<"weights">;
-using RowScale = TensorArgument<"scale">;
 using RowDtype = Argument<"dtype", "ScalarType", ScalarType>;
 using TopK = Argument<"top_k", "int?", std::optional<int64_t>, "None">;
 
@@ -67,8 +66,7 @@ Call begin(MoeOperation operation, const Arguments& arguments) {
                .indices = operand<Indices>(arguments),
                .tokens = is_backward ? operand<Grad>(arguments) : operand<X>(arguments),
                .rows = operand<Y>(arguments),
-               .weights = is_backward ? operand<GivenWeights>(arguments) : operand<Weights>(arguments),
-               .scales = operand<RowScale>(arguments)},
+               .weights = is_backward ? operand<GivenWeights>(arguments) : operand<Weights>(arguments)},
               options);
 }
 
@@ -112,13 +110,6 @@ void add_moe(Operators& operators) {
     call.run();
     return std::tuple{rows, scale};
   });
-  operators.add("moe_unpermute_scaled", List<Y, RowScale, Indices, RowDtype, Weights, TopK>(), List<>(),
-                [](const auto& arguments) {
-                  Call call = begin(MoeOperation::combine, arguments);
-                  const Tensor tokens = call.tokens();
-                  call.run();
-                  return tokens;
-                });
   operators.add("moe_unpermute", List<Y, Indices, Weights, TopK>(), List<>(), [](const auto& arguments) {
     Call call = begin(MoeOperation::combine, arguments);
     const Tensor tokens = call.tokens();

@@ -31,7 +31,6 @@ class Collector {
     lists();
     found_scales();
     given_scales();
-    given_scales();
     packed_weights();
     convolutions();
     few_channels();

@@ -132,11 +132,9 @@ class Job {
       const Signed row(positions_[slot]);
       if (row.dropped) continue;
       const float weight = p_.has_weights ? weight_of(slot) : 1.0f;
-      const float* const scales = p_.scaled ? arguments_.row_scales + row.index * scales_of(p_) : nullptr;
       for (int64_t col = 0; col < p_.columns; ++col) {
         float& sum = sums[size_t(col)];
-        const float factor = scales == nullptr ? weight : weight * scales[col / kScaleBlock];
-        sum = multiply_add(factor, element(p_.row, arguments_.rows, row.index, col), sum);
+        sum = multiply_add(weight, element(p_.row, arguments_.rows, row.index, col), sum);
       }
     }
     for (int64_t col = 0; col < p_.columns; ++col) {

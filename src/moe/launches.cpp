@@ -127,11 +127,6 @@ class Chooser {
   void combine() {
     MoeConfig config{.type = p_.row.dtype, .has_weights = p_.has_weights, .width = widest_access()};
     if (p_.has_weights) config.weights = p_.weights_dtype;
-    if (p_.scaled) {
-      config.scaled = true;
-      config.wide = p_.token.dtype;
-      config.width = widest_of_scaled();
-    }
     add(MoeKernel::combine, config, pieces(config, 1), kRowThreads);
   }
 
@@ -204,7 +199,7 @@ std::string translation_unit(MoeKernel kernel, const MoeConfig& config) {
       .folder = "moe",
       .name = enumerator_name(kernel),
       .config = "MoeConfig",
-      .members = CLEAVE_PRINT_MEMBERS(config, wide_ids, counts, type, has_weights, weights, scaled, wide, width, lanes),
+      .members = CLEAVE_PRINT_MEMBERS(config, wide_ids, counts, type, has_weights, weights, wide, width, lanes),
       .launch_bounds = launch_bounds(kernel),
       .entry = moe_entry,
       .params = "MoeParams",

@@ -52,7 +52,7 @@ void check_scaled_types(const MoeProblem& p, Messages& out) {
 void check_types(const MoeProblem& p, Messages& out) {
   if (p.scaled) check_scaled_types(p, out);
   const bool adds = p.operation == MoeOperation::combine || p.operation == MoeOperation::combine_backward;
-  if (adds && !p.scaled && !is_wide_float(p.row.dtype)) {
+  if (adds && !is_wide_float(p.row.dtype)) {
     out.add("row is {}; rows that are added up must be float16, bfloat16 or float32, convert them",
             to_string(p.row.dtype));
   }
@@ -91,8 +91,8 @@ void check_counts(const MoeProblem& p, Messages& out) {
   if (p.operation == MoeOperation::combine_backward && !p.has_weights) {
     out.add("has_weights is false; without weights, the gradient of the rows is gather's result");
   }
-  if (p.scaled && (!has_rows(p.operation) || p.operation == MoeOperation::combine_backward))
-    out.add("scaled is true; scaled rows are for permute, gather and combine");
+  if (p.scaled && p.operation != MoeOperation::permute && p.operation != MoeOperation::gather)
+    out.add("scaled is true; scaled rows are for permute and gather");
   if (p.scaled && saturating_product(p.tokens, scales_of(p)) > kMostScaledGroups) {
     out.add("tokens and columns are {} and {}; that is more than {} groups of 128. Split the tokens", p.tokens,
             p.columns, kMostScaledGroups);
@@ -131,7 +131,7 @@ void check_arguments(const MoeProblem& p, const MoeArguments& arguments) {
       {"tokens", tokens_of(p), arguments.tokens, combines},
       {"rows", rows_of(p), arguments.rows, !combines && !backward},
       {"rows_grad", rows_grad_of(p), arguments.rows_grad, true},
-      {"row_scales", vector_of(DType::f32, p.scaled ? slots * scales_of(p) : 0), arguments.row_scales, !combines},
+      {"row_scales", vector_of(DType::f32, p.scaled ? slots * scales_of(p) : 0), arguments.row_scales, true},
       {"weights_grad", vector_of(p.weights_dtype, backward ? slots : 0), arguments.weights_grad, true},
       {"ids", integers_of(reads ? slots : 0, p.wide_ids), arguments.ids, false, p.wide_ids},
       {"weights", vector_of(p.weights_dtype, p.has_weights ? slots : 0), arguments.weights, false},

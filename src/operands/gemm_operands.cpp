@@ -379,7 +379,7 @@ void check_out_scale(Granularity granularity) {
   if (granularity == Granularity::block_1x128) return;
   refuse_value(
       "out_scale is {}; it must be \"block_1x128\", or, where cleave.gemm, scaled_gemm or grouped_gemm is called, "
-      "\"row\"",
+      "\"row\", \"tensor\" or \"block_128x128\"",
       to_string(granularity));
 }
 

@@ -19,7 +19,7 @@ class Builder {
     p_.device = leader.device;
     if (t_.weights) place_weights();
     if (options.top_k) place_top_k(*options.top_k);
-    place_out_dtype(options.out_dtype);
+    if (options.out_dtype) place_out_dtype(*options.out_dtype);
   }
 
   /// The ids have any shape by themselves, and a row for each token beside tokens.
@@ -46,8 +46,7 @@ class Builder {
   }
 
   void place_rows() {
-    p_.row = rows_of(*t_.rows, "y", p_.scaled ? kQuantizedTypes : kFloatTypes);
-    if (p_.scaled) place_scales();
+    p_.row = rows_of(*t_.rows, "y", kFloatTypes);
     p_.columns = t_.rows->columns();
     arguments_.rows = t_.rows->data;
     if (t_.tokens && t_.tokens->columns() != p_.columns) {
@@ -89,7 +88,7 @@ class Builder {
 
   void pack() {
     const MatrixLayout packed = packed_layout((t_.tokens ? p_.token : p_.row).dtype, 1, 0, p_.columns);
-    if (!t_.tokens) p_.token = p_.scaled ? packed_layout(out_dtype_, 1, 0, p_.columns) : packed;
+    if (!t_.tokens) p_.token = packed;
     if (!t_.rows) p_.row = p_.scaled ? packed_layout(out_dtype_, 1, 0, p_.columns) : packed;
     p_.row_grad = packed;
   }
@@ -106,28 +105,12 @@ class Builder {
     arguments_.weights = weights.data;
   }
 
-  void place_out_dtype(const std::optional<DType>& dtype) {
-    const bool combines = p_.operation == MoeOperation::combine;
-    p_.scaled = combines ? t_.scales.has_value() : dtype.has_value();
-    if (combines && dtype && !p_.scaled)
-      refuse_value("out_dtype is {}, but there is no scale; the sums of rows without scales have y's dtype",
-                   to_string(*dtype));
-    out_dtype_ = dtype.value_or(DType::bf16);
-    if (!combines && dtype && size_of(*dtype) != 1)
+  void place_out_dtype(DType dtype) {
+    if (size_of(dtype) != 1)
       refuse_value("out_dtype is {}; it must be int8, float8_e4m3fn or float8_e5m2, or None for copies of x's rows",
-                   to_string(*dtype));
-  }
-
-  void place_scales() {
-    const Operand &rows = *t_.rows, &scales = *t_.scales;
-    check_form(scales, "scale", {2, 2, kFloat32}, p_.device, leader_);
-    packed_count(scales, "scale");
-    const int64_t groups = ceil_div(rows.columns(), int64_t(kScaleBlock));
-    if (scales.rows() != rows.rows() || scales.columns() != groups) {
-      refuse_value("scale is {} and y is {}; there must be a scale for each row and 128 columns", shape_text(scales),
-                   shape_text(rows));
-    }
-    arguments_.row_scales = static_cast<float*>(scales.data);
+                   to_string(dtype));
+    p_.scaled = true;
+    out_dtype_ = dtype;
   }
 
   void place_experts(int64_t experts) {
@@ -156,7 +139,7 @@ class Builder {
   MoeProblem& p_;
   MoeArguments& arguments_;
   const char* leader_;
-  DType out_dtype_ = DType::bf16;
+  DType out_dtype_ = DType::i8;  // of scaled rows
 };
 
 }  // namespace

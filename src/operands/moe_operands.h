@@ -11,7 +11,7 @@ namespace cleave {
 
 /// Absent ones are empty: an operation has those that its problem reads.
 struct MoeTensors {
-  std::optional<Operand> ids, indices, tokens, rows, weights, scales;
+  std::optional<Operand> ids, indices, tokens, rows, weights;
 };
 
 /// What tensors do not determine.
@@ -19,7 +19,7 @@ struct MoeOptions {
   MoeOperation operation = MoeOperation::offsets;
   std::optional<int64_t> experts;  ///< where ids are read
   std::optional<int64_t> top_k;    ///< combine, where there are no weights to say it
-  std::optional<DType> out_dtype;  ///< permute, gather: of 8 bits, which rows are quantised to; combine of scaled rows
+  std::optional<DType> out_dtype;  ///< permute, gather: of 8 bits, which rows are quantised to
 };
 
 struct MoeCall {

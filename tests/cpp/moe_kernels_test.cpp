@@ -152,7 +152,6 @@ TEST(MoeSource, TheConstantEqualsTheConfiguration) {
                           .type = DType::f16,
                           .has_weights = true,
                           .weights = DType::bf16,
-                          .scaled = true,
                           .wide = DType::f32,
                           .width = 4,
                           .lanes = 32};
@@ -164,7 +163,7 @@ TEST(MoeSource, TheConstantEqualsTheConfiguration) {
       text.substr(begin, end - begin) +
       "};\n"
       "static_assert(unusual == cleave::MoeConfig{true, true, cleave::DType::f16, true, "
-      "cleave::DType::bf16, true, cleave::DType::f32, 4, 32});\n"
+      "cleave::DType::bf16, cleave::DType::f32, 4, 32});\n"
       "extern \"C\" __global__ void empty() {}\n";
   EXPECT_NO_THROW(compile_uncached(source, "sm_80")) << source;
 }
@@ -190,9 +189,6 @@ std::set<std::string> typical_sources() {
     for (const DType type : {DType::i8, DType::e4m3, DType::e5m2}) {
       for (const int64_t columns : {2048, 2047}) {
         add(scaled_problem_of(MoeOperation::permute, 4096, 8, columns, type, wide));
-        MoeProblem sums = scaled_problem_of(MoeOperation::combine, 4096, 8, columns, type, wide);
-        sums.has_weights = columns % 2 == 0;
-        add(sums);
       }
     }
   }

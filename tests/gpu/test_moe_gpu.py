@@ -233,3 +233,14 @@ def test_an_fp8_weight_gradient() -> None:
         exact = dy[begin:end].double().T @ x[begin:end].double()
         assert (dw[group] - exact).norm() <= 0.06 * exact.norm()
         begin = end
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.float8_e4m3fn, torch.float8_e5m2])
+@pytest.mark.parametrize(("tokens", "features"), [(5, 7), (300, 200), (2048, 2048), (33, 7168)])
+def test_rows_of_8_bits_are_those_of_the_cpu(tokens: int, features: int, dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    x, ids = torch.randn(tokens, features).bfloat16(), torch.randint(-1, 17, (tokens, 8))
+    on_cpu = cleave.moe.permute(x, ids, 16, out_dtype=dtype)
+    made = cleave.moe.permute(x.cuda(), ids.cuda(), 16, out_dtype=dtype)
+    for one, other in zip(made, on_cpu, strict=True):
+        assert torch.equal(one.cpu().view(torch.uint8), other.view(torch.uint8))

@@ -179,12 +179,6 @@ def calls(device: str) -> dict[str, list[Call]]:
         w = integers(groups, n, k, dtype=torch.float8_e4m3fn, device=device).mT
         add(ops.grouped_swiglu_backward.default, q, w, ends, *gate_and_up, False, draw(total, 3).abs(),
             draw(groups, 3, 1).abs())  # fmt: skip
-        of_q, of_w = draw(3, total).abs().t(), draw(1, 3).abs()
-        for with_hidden in (False, True):
-            add(ops.swiglu_backward.default, q, of_q, w[0].t(), of_w, *gate_and_up, with_hidden)
-        both = integers(2 * n, k, dtype=torch.float8_e4m3fn, device=device)
-        of_both = draw(-(-2 * n // 128), 3).abs()
-        add(ops.swiglu_quantized.default, q.view(both.dtype), of_q, both, of_both, dtype)
 
     def nhwc(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
         return draw(shape[0], *shape[2:], shape[1], dtype=dtype).movedim(-1, 1)
@@ -293,11 +287,8 @@ def calls(device: str) -> dict[str, list[Call]]:
         for form in ({}, {"renormalize": False}, {"bias": draw(k), "scoring_func": "sigmoid"}):
             add(ops.moe_route.default, x.detach().clone().requires_grad_(), 2, **form)
         for of_rows in QUANTIZED:
-            rows, scale, _, _ = ops.moe_permute_quantized(x.detach(), ids, 5, of_rows)
             add(ops.moe_permute_quantized.default, x.detach(), ids, 5, of_rows)
             add(ops.moe_gather_quantized.default, x.detach(), indices, of_rows)
-            add(ops.moe_unpermute_scaled.default, rows, scale, indices, dtype, weights)
-            add(ops.moe_unpermute_scaled.default, rows, scale, indices, dtype, None, 2)
     add(ops.moe_permute.default, q[:m], ids, 5)
     add(ops.moe_expert_offsets.default, ids, 5)
     add(ops.moe_sort_tokens.default, ids[:, 0].contiguous(), 5)

@@ -9,11 +9,10 @@ namespace cleave {
 struct MoeConfig {
   bool wide_ids = false;     // count, rank: expert ids are int64, else int32
   bool counts = false;       // rank: nobody counted before it, and its CTA is the only one
-  DType type = DType::bf16;  // combine, combine_backward: of the rows
+  DType type = DType::bf16;  // quantize, combine, combine_backward: of the rows
   bool has_weights = false;  // combine
   DType weights = DType::f32;
-  bool scaled = false;       // combine: rows of 8 bits with scales
-  DType wide = DType::bf16;  // quantise, combine of scaled rows: of the tokens
+  DType wide = DType::bf16;  // quantize: of the tokens
   uint32_t width = 16;       // bytes per access of a row: all rows are aligned to so many
   uint32_t lanes = 128;      // scatter: threads of a CTA that share a token; a power of two
 

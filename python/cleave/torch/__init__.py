@@ -75,7 +75,6 @@ The operators, on CUDA tensors (on torch's current stream) and on CPU tensors:
     moe_unpermute(y, indices, weights=None, top_k=None) -> y
     moe_permute_quantized(x, expert_ids, num_experts, dtype) -> rows, scale, offs, indices
     moe_gather_quantized(x, indices, dtype) -> rows, scale
-    moe_unpermute_scaled(y, scale, indices, dtype, weights=None, top_k=None) -> y
 
 Arguments mean what they mean in `cleave.gemm`, `cleave.scaled_gemm`, `cleave.grouped_gemm`, `cleave.conv2d`,
 `cleave.scaled_conv2d` and the gradients (here of one to three axes; padding has one number for all axes, one for
@@ -122,7 +121,6 @@ from .conv import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, Conv
 from .convolutions import conv1d, conv2d, conv3d
 from .experts import W8A8Experts
 from .float8 import Float8Linear, convert_to_float8_training
-from .float8_swiglu import Float8SwiGLU
 from .fused import GatedMLP, NormProjections, Projection, W8A8SwiGLU
 from .gate import Gate
 from .grouped_linear import GroupedLinear
@@ -146,7 +144,6 @@ __all__ = [
     "ConvTranspose2d",
     "ConvTranspose3d",
     "Float8Linear",
-    "Float8SwiGLU",
     "Fused",
     "Gate",
     "GatedMLP",

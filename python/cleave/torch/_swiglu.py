@@ -1,5 +1,5 @@
-"""SwiGLU between two products, of groups or one matrix each, as a part of them: of the first one's epilogue, and in
-backward of the second one's data gradient's."""
+"""SwiGLU between two products of groups, as a part of them: of the first one's epilogue, and in backward of the second
+one's data gradient's."""
 
 from __future__ import annotations
 
@@ -89,70 +89,3 @@ def _empty(gate: Tensor, with_hidden: bool) -> list[Tensor]:
 _library.impl("grouped_swiglu_backward", _run, "CompositeExplicitAutograd")
 torch.library.register_fake("cleave::grouped_swiglu_backward", lambda *call, **_: _empty(call[3], call[5]))
 backward = torch.ops.cleave.grouped_swiglu_backward.default
-
-
-def _keeping(dtype: str) -> cleave.Epilogue:
-    """_forward for a D of 8 bits: gates and ups have the dtype of tokens."""
-
-    @cleave.epilogue
-    def keeping(acc):
-        return cleave.outputs(d=cleave.silu(acc.gate) * acc.up, gate=acc.gate.to(dtype), up=acc.up.to(dtype))
-
-    return keeping
-
-
-KEEPING = {torch.bfloat16: _keeping("bfloat16"), torch.float16: _keeping("float16")}
-
-_library.define(
-    "swiglu_quantized(Tensor rows, Tensor scale, Tensor weight, Tensor weight_scale, ScalarType dtype) -> Tensor[]"
-)
-
-
-def _multiply_and_quantize(
-    rows: Tensor, scale: Tensor, weight: Tensor, weight_scale: Tensor, dtype: torch.dtype
-) -> list[Tensor]:
-    """silu(gate) * up [tokens, H] in rows' dtype with scales of 1 x 128, and gate and up in `dtype`, where
-    rows @ weight.T are the gates and the ups: all in 8 bits and blocks."""
-    found = {"out_dtype": rows.dtype, "out_scale": "block_1x128", "scale_major": "mn"}
-    with torch.no_grad():
-        q, gate, up, q_scale = cleave.scaled_gemm(
-            rows, weight.t(), scale, weight_scale.t(), epilogue=KEEPING[dtype], **found
-        )
-    return [q, q_scale, gate, up]
-
-
-def _quantized_like(
-    rows: Tensor, scale: Tensor, weight: Tensor, weight_scale: Tensor, dtype: torch.dtype
-) -> list[Tensor]:
-    tokens, columns = rows.shape[0], weight.shape[0] // 2
-    q_scale = scale.new_empty(-(-columns // 128), tokens).t()
-    gate, up = (rows.new_empty(tokens, columns, dtype=dtype) for _ in range(2))
-    return [rows.new_empty(tokens, columns), q_scale, gate, up]
-
-
-_library.impl("swiglu_quantized", _multiply_and_quantize, "CompositeExplicitAutograd")
-torch.library.register_fake("cleave::swiglu_quantized", _quantized_like)
-multiply_and_quantize = torch.ops.cleave.swiglu_quantized.default
-
-_library.define(
-    "swiglu_backward(Tensor grad, Tensor scale, Tensor weight_t, Tensor weight_scale, Tensor gate, Tensor up, "
-    "bool with_hidden) -> Tensor[]"
-)
-
-
-def _dense_backward(
-    grad: Tensor, scale: Tensor, weight_t: Tensor, weight_scale: Tensor, gate: Tensor, up: Tensor, with_hidden: bool
-) -> list[Tensor]:
-    """As `backward`, of grad @ weight_t.T: weight_t is [H, N]."""
-    made = _empty(gate, with_hidden)
-    function = (_backward_and_hidden if with_hidden else _backward)(gate=gate, up=up)
-    with torch.no_grad():
-        cleave.scaled_gemm(
-            grad, weight_t.t(), scale, weight_scale.t(), epilogue=function, out=(*made[0].chunk(2, -1), *made[1:])
-        )
-    return made
-
-
-_library.impl("swiglu_backward", _dense_backward, "CompositeExplicitAutograd")
-torch.library.register_fake("cleave::swiglu_backward", lambda *call: _empty(call[4], call[6]))
-dense_backward = torch.ops.cleave.swiglu_backward.default

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ._casts import moves_only
 from ._eight_bits import Dtype, parse_dtype
 from ._scales import ACTIVATIONS, check_granularity, scale_shape
-from .dispatch import Arrived, Dispatcher, OneRank, check_dealt
+from .dispatch import Arrived, Dispatcher, OneRank, check_dealt, permuted_in_8_bits
 from .gate import SWIGLU, Gate
 
 _ops = torch.ops.cleave
@@ -22,10 +22,10 @@ class W8A8Experts(nn.Module):
     SwiGLU, which is a part of the first product, or another `Gate`, after it.
 
     What transformers calls a model's `experts`: a router says which experts a token goes to. Activations are quantised
-    in each call: once for each token, and once between the two products, by the first of them where scales are of
-    float8's blocks of 128x128. Where experts have few rows, the first product gathers them. Nothing waits for the GPU,
-    so a call may be captured in a CUDA graph once it has run with as many tokens, whatever the routing. Repeatable bit
-    by bit.
+    in each call: once for each token, on the way to its experts' rows where scales are of blocks, and once between the
+    two products, by the first of them where scales are of float8's blocks of 128x128. Where experts have few rows, the
+    first product gathers them. Nothing waits for the GPU, so a call may be captured in a CUDA graph once it has run
+    with as many tokens, whatever the routing. Repeatable bit by bit.
 
     dispatcher: what takes tokens to their experts, and back, with `num_experts` of all ranks, of which this one has its
     part: `cleave.distributed.AllGather()` or `AllToAll()` where experts are dealt to ranks. Tokens go in 8 bits, their
@@ -95,10 +95,16 @@ class W8A8Experts(nn.Module):
         return layer
 
     def forward(self, x: Tensor, expert_ids: Tensor, weights: Tensor) -> Tensor:
-        q, scale = _ops.quantize(x, self.down.dtype, ACTIVATIONS[self.granularity])
-        given = q, expert_ids.contiguous(), weights.contiguous(), self.num_experts
-        arrived = self.dispatcher.dispatch(*given, scale=scale)
+        arrived = self._dispatch(x, expert_ids.contiguous(), weights.contiguous())
         return self.dispatcher.combine(self.run_experts(arrived, x.dtype), arrived)
+
+    def _dispatch(self, x: Tensor, expert_ids: Tensor, weights: Tensor) -> Arrived:
+        """In 8 bits; the bits are the same either way."""
+        dtype, routed = self.down.dtype, (expert_ids, weights, self.num_experts)
+        if self.copies_quantise and self.dispatcher.copies(expert_ids, self.num_experts):
+            return permuted_in_8_bits(x, *routed, dtype)
+        q, scale = _ops.quantize(x, dtype, ACTIVATIONS[self.granularity])
+        return self.dispatcher.dispatch(q, *routed, scale=scale)
 
     def run_experts(self, arrived: Arrived, out_dtype: torch.dtype) -> Tensor:
         """What they make of rows in 8 bits, sorted by expert and without gaps, or of those that `gather` names."""
@@ -129,6 +135,12 @@ class W8A8Experts(nn.Module):
             weight_scale = weight_scale.mT
         product = _ops.grouped_gemm.full if dtype.itemsize > 1 else _ops.grouped_gemm.quantized
         return product(q, weight.mT, offs, None, dtype, scale, weight_scale, **options)
+
+    @property
+    def copies_quantise(self) -> bool:
+        """Whether tokens are quantised on their way to their experts' rows, where they are copied at all. Not where a
+        dispatcher of another class wants them in 8 bits."""
+        return type(self.dispatcher) is OneRank and self.granularity != "row"
 
     @property
     def first_quantises(self) -> bool:

@@ -67,22 +67,16 @@ class _Linear(torch.autograd.Function):
         if needs_x:
             weight_t = _float8.transposed(weight_t) if ctx.gathered else weight_t
             dx = _float8.multiply(rows, weight_t, out_dtype=x_dtype)
-        if x_t.q is not None:
-            dw = gradient_of_weight(grad_t, x_t, weight_dtype, ctx.main_weight)
-        elif needs_weight and ctx.main_weight is not None:
-            dw = _main_grad.add(ctx.main_weight, partial(_ops.gemm.out, grad.t(), wide))
-        elif needs_weight:
+        if needs_weight and ctx.main_weight is not None:
+            add = partial(_ops.gemm.out, grad.t(), wide) if x_t.q is None else partial(_float8.add, grad_t, x_t)
+            dw = _main_grad.add(ctx.main_weight, add)
+        elif wide is not None:
             dw = _ops.gemm(grad.t(), wide, out_dtype=weight_dtype)
+        elif needs_weight:
+            dw = _float8.multiply(grad_t, x_t, out_dtype=weight_dtype)
         if needs_bias:
             db = grad.sum(0, dtype=torch.float32).to(bias_dtype)
         return dx, dw, db, None, None, None
-
-
-def gradient_of_weight(grad_t: Rows, x_t: Rows, dtype: torch.dtype, main_weight: Tensor | None) -> Tensor | None:
-    """dy.T @ x, or what autograd gets where it is added to the main_grad of main_weight."""
-    if main_weight is None:
-        return _float8.multiply(grad_t, x_t, out_dtype=dtype)
-    return _main_grad.add(main_weight, partial(_float8.add, grad_t, x_t))
 
 
 @_disable_dynamo  # torch.compiler.disable, which imports the compiler only when it is needed

@@ -63,18 +63,14 @@ constexpr const char* kUnpermuteDoc =
     R"(Every token's sum of its slots' rows, times their weights.
 
 Args:
-    y: [tokens * top_k, features], float16, bfloat16 or float32, rows contiguous; beside a scale of 8
-        bits.
+    y: [tokens * top_k, features], float16, bfloat16 or float32, rows contiguous.
     indices: int32 [tokens * top_k], as `permute` gives them.
     weights: [tokens, top_k], float16, bfloat16 or float32, contiguous; None for ones.
     top_k: of a token, where there are no weights to tell; by default 1.
-    scale: float32 [tokens * top_k, ceil(features / 128)], contiguous: rows are y times these, as a
-        product leaves them by out_scale="block_1x128".
-    out_dtype: with scale, of the result; by default bfloat16.
 
 Returns:
-    [tokens, features], of y's dtype, or out_dtype: sums in float32, in the order of the slots. Dropped slots
-    add nothing.)";
+    [tokens, features], of y's dtype: sums in float32, in the order of the slots. Dropped slots add
+    nothing.)";
 
 using ExpertIds = Array<"expert_ids">;
 using NumExperts = Integer<"num_experts">;
@@ -82,11 +78,9 @@ using X = Array<"x">;
 using Y = Array<"y">;
 using Indices = Array<"indices">;
 using Weights = MaybeArray<"weights">;
-using RowScale = MaybeArray<"scale">;
 using MaybeTopK = Integer<"top_k", "None", "int | None">;
 
-using Arguments =
-    Values<ExpertIds, NumExperts, X, Y, Indices, Weights, MaybeTopK, RowScale, arg::OutDtype, arg::Stream>;
+using Arguments = Values<ExpertIds, NumExperts, X, Y, Indices, Weights, MaybeTopK, arg::OutDtype, arg::Stream>;
 
 /// One call: planned at once, so that what cannot be is refused before anything is made.
 class Call {
@@ -138,7 +132,6 @@ class Call {
     tensors.ids = reader_.read<ExpertIds>(arguments);
     tensors.indices = reader_.read<Indices>(arguments);
     tensors.weights = reader_.read<Weights>(arguments);
-    tensors.scales = reader_.read<RowScale>(arguments);
     return make_call(tensors, options);
   }
 
@@ -181,8 +174,8 @@ void bind_moe(nb::module_& m) {
            Call call(MoeOperation::gather, arguments);
            return call.is_scaled() ? call.run(&Call::rows, &Call::row_scales) : call.run(&Call::rows);
          });
-  bind(m, "unpermute", MoeOperation::combine, List<Y, Indices, Weights>(), List<MaybeTopK, RowScale, arg::OutDtype>(),
-       "Array", kUnpermuteDoc, &Call::tokens);
+  bind(m, "unpermute", MoeOperation::combine, List<Y, Indices, Weights>(), List<MaybeTopK>(), "Array", kUnpermuteDoc,
+       &Call::tokens);
 }
 
 }  // namespace cleave::python

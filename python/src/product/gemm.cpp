@@ -43,10 +43,11 @@ Args:
         activation, function, bias and c may come first; D is row-major, and N must not be grouped.
         scale is float32, of D's shape with ceil(N / 128) columns, ready to be the next product's
         `scale_a`; it is 0 for rows of no group where these are zeroed. The product's own kernel
-        quantises, or a second one where the planner expects that to be faster. "row" finds one scale
-        for each row of D, float32 [M, 1], by two kernels on the current stream: this product, in
-        bfloat16 (for int8 in float32), and `quantize`. It is for a D that is a matrix, in groups of rows,
-        too, where rows of no group become 0; plans do not have it.
+        quantises, or a second one where the planner expects that to be faster. "row", "tensor" and
+        "block_128x128" find scales as `quantize` does for these granularities, and of its shapes, by
+        kernels of their own on the current stream: this product, in bfloat16 (for int8 in float32), and
+        `quantize`. They are for a D that is a matrix, in groups of rows, too, where rows of no group
+        become 0; plans do not have them.
     scale_out: where the scales are written: that shape, any strides.
     scale_major: memory order of scales that are allocated: "k", or "mn" to make the rows of a column
         neighbours, as in `quantize`.

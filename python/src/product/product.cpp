@@ -3,7 +3,7 @@
 #include "inputs/options.h"
 #include "operands/roles.h"
 #include "product/check_offsets.h"
-#include "product/quantized_rows.h"
+#include "product/quantized_apart.h"
 
 namespace nb = nanobind;
 
@@ -12,7 +12,8 @@ namespace cleave::python {
 nb::object multiply(const GemmInputs& inputs, const ProductArguments& arguments, const CallArguments& call,
                     const GemmOptions& form) {
   const GemmOptions options = parse_gemm_options(arguments, form);
-  if (options.out_scale == Granularity::row) return multiply_and_quantize_rows(inputs, arguments, call, form);
+  if (options.out_scale && *options.out_scale != Granularity::block_1x128)
+    return multiply_and_quantize(inputs, arguments, call, form, *options.out_scale);
   TensorReader reader(call.get<arg::Stream>());
   GemmOperands operands(inputs, reader, options);
   set_scalars(call, operands);

@@ -31,7 +31,7 @@ Args:
         activation, int32. Defaults to bfloat16, and to int32 for unscaled int8.
     scale_d: float32, one value. An 8-bit D is stored as D * (1 / scale_d), rounded to nearest (ties
         to even) and saturated; without scale_d as D.
-    out_scale: "block_1x128" or "row" as in `gemm`.
+    out_scale: as in `gemm`.
     amax: float32, one value, raised to the largest |D| (before scale_d). Zero it to start anew.
     azp_adj: int32 [N], contiguous: subtracted from the sums of int8 operands before any scaling. If a
         has one zero point, pass that times the sums of b's columns.

@@ -35,7 +35,7 @@ def measured(job: str, recipes=training.RECIPES) -> dict:
 def test_one_row(job: str) -> None:
     row = measured(job)
     assert (row["job"], row["case"], row["hidden"]) == (job, "hidden 2048, 64 tokens", 2048)
-    assert list(row["recipes"]) == ["blockwise, gated", "blockwise", "rowwise"]
+    assert list(row["recipes"]) == ["blockwise", "rowwise"]
     for of in row["recipes"].values():
         assert of["us"] > 0 and 0 < of["error"] < training.MOST_ERROR
 
@@ -46,13 +46,6 @@ def test_linear_layers_but_the_head_are_in_8_bits() -> None:
     converted = [name for name, layer in narrow.named_modules() if isinstance(layer, training.Float8Linear)]
     assert len(converted) == 4 and "layers.0.linears.down" in converted
     assert all(torch.equal(p, q) for p, q in zip(wide.parameters(), narrow.parameters(), strict=True))
-
-
-def test_the_gate_is_in_the_products_where_that_is_said() -> None:
-    layer = training.made(lambda: training.Layer(training.SIZES[2048]), training.GATED, "cpu")
-    assert set(layer.linears) == {"qkv", "o"} and layer.gated.down.recipe == "blockwise"
-    plain = training.made(lambda: training.Layer(training.SIZES[2048]), training.BFLOAT16, "cpu")
-    assert all(torch.equal(p, q) for p, q in zip(plain.parameters(), layer.parameters(), strict=True))
 
 
 def test_attention_sees_its_own_sequence_and_what_came_before() -> None:

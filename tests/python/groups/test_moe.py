@@ -78,10 +78,6 @@ def test_a_layer_of_experts() -> None:
     np.testing.assert_allclose(y, expected, rtol=1e-4, atol=1e-4)
 
 
-def dequantised(rows: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    return rows.astype(np.float32) * scale.repeat(128, 1)[:, : rows.shape[1]]
-
-
 @given(routings(), st.sampled_from([1, 7, 128, 300]), st.sampled_from(QUANTIZED))
 def test_quantised_on_the_way_to_the_slots(routing: tuple[np.ndarray, int], features: int, dtype: str) -> None:
     """As quantise, and then copies of both parts."""
@@ -97,25 +93,8 @@ def test_quantised_on_the_way_to_the_slots(routing: tuple[np.ndarray, int], feat
             np.testing.assert_array_equal(one.view(np.uint8), other.view(np.uint8))
 
 
-@given(routings(), st.sampled_from([1, 7, 128, 300]), st.sampled_from(QUANTIZED), st.booleans())
-def test_sums_of_rows_with_scales(routing: tuple[np.ndarray, int], features: int, dtype: str, weighted: bool) -> None:
-    ids, experts = routing
-    rng = np.random.default_rng(1)
-    indices = moe.sort_tokens(ids, experts)[1]
-    y, scale = cleave.quantize(rng.standard_normal((ids.size, features)).astype(np.float32), dtype, "block_1x128")
-    weights = rng.random(ids.shape).astype(np.float32) if weighted else np.ones(ids.shape)
-    options = {"top_k": None if weighted else ids.shape[1], "scale": scale}
-    made = moe.unpermute(y, indices, weights if weighted else None, out_dtype="float32", **options)
-    wide = moe_reference.unpermute(dequantised(y, scale), indices, weights)
-    np.testing.assert_allclose(made, wide, rtol=1e-5, atol=1e-5)
-
-
 def test_what_is_wrong_with_scaled_rows_is_said() -> None:
     y, indices = np.ones((4, 200), np.int8), np.arange(4, dtype=np.int32)
-    with pytest.raises(ValueError, match="there must be a scale for each row and 128 columns"):
-        moe.unpermute(y, indices, scale=np.ones((4, 1), np.float32))
-    with pytest.raises(ValueError, match="out_dtype is float32, but there is no scale"):
-        moe.unpermute(np.ones((4, 8), np.float32), indices, out_dtype="float32")
     with pytest.raises(ValueError, match="out_dtype is bfloat16; it must be int8"):
         moe.gather(np.ones((4, 8), np.float32), indices, out_dtype="bfloat16")
     with pytest.raises(TypeError, match="scaled is true and token is int8"):

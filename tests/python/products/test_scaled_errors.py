@@ -121,7 +121,7 @@ BAD: dict[str, tuple[dict[str, Any], type[Exception], tuple[str, ...]]] = {
         ValueError,
         ("d overlaps scale_a",),
     ),
-    "unknown out_scale": ({"out_scale": "tensor"}, ValueError, ("out_scale is tensor", '"row"')),
+    "unknown out_scale": ({"out_scale": "column"}, ValueError, ('"column"', "block_1x128")),
     "out_scale is true": ({"out_scale": True}, TypeError, ("out_scale must be a string", "bool")),
     "out_scale beside scale_d": (
         {"out_scale": "row", "scale_d": f32(1), "out_dtype": "int8"},

@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("cleave.torch")
 
-from cleave.torch import MoE  # noqa: E402
+from cleave.torch import MoE, W8A8Experts  # noqa: E402
 from cleave.torch.dispatch import Arrived, OneRank  # noqa: E402
 
 full, quantized = torch.ops.cleave.grouped_gemm.full, torch.ops.cleave.grouped_gemm.quantized
@@ -60,8 +60,8 @@ def test_what_is_named_has_no_gradient() -> None:
 class Copies(OneRank):
     """As a class of a user's own gets them."""
 
-    def dispatch(self, *arguments: Any) -> Arrived:
-        arrived = super().dispatch(*arguments)
+    def dispatch(self, *arguments: Any, **options: Any) -> Arrived:
+        arrived = super().dispatch(*arguments, **options)
         assert arrived.gather is None and len(arrived.rows) == TOKENS * TOP_K
         return arrived
 
@@ -80,3 +80,29 @@ def test_a_mixture_without_gradients_copies_no_rows(
     expected = other(x)
     monkeypatch.delattr(torch.ops.cleave, "moe_permute")
     assert torch.equal(moe(x), expected)
+
+
+def experts_in_8_bits(dtype: torch.dtype, **options: Any) -> W8A8Experts:
+    layer = W8A8Experts(EXPERTS, 300, 128, dtype=dtype, **options)
+    generator = torch.Generator().manual_seed(2)
+    for buffer in layer.buffers():
+        buffer.copy_(torch.rand(buffer.shape, generator=generator) - 0.5)
+    return layer
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.float8_e4m3fn])
+@pytest.mark.parametrize("granularity", ["row", "block_1x128", "block_128x128"])
+def test_experts_in_8_bits_of_blocks_copy_and_quantise_in_one(
+    granularity: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bits of what a dispatcher of a user's own copies, which reads 8 bits; and of rows that a product gathers."""
+    in_one = experts_in_8_bits(dtype, granularity=granularity, dispatcher=OneRank())
+    apart = experts_in_8_bits(dtype, granularity=granularity, dispatcher=Copies())
+    gathers = experts_in_8_bits(dtype, granularity=granularity)
+    x = torch.randn(TOKENS, 300).bfloat16()
+    ids, weights = torch.randint(-1, EXPERTS + 1, (TOKENS, TOP_K)), torch.rand(TOKENS, TOP_K)
+    expected = apart(x, ids, weights)
+    assert torch.equal(gathers(x, ids, weights), expected)
+    if granularity != "row":
+        monkeypatch.delattr(torch.ops.cleave, "moe_gather")
+    assert torch.equal(in_one(x, ids, weights), expected)

@@ -169,7 +169,6 @@ def test_functions_and_what_is_given() -> None:
     ("options", "message"),
     [
         ({"out_scale": "rows", "out_dtype": "int8"}, r'^out_scale is "rows".* Did you mean "row"'),
-        ({"out_scale": "tensor"}, r'out_scale is tensor; it must be "block_1x128".* "row"'),
         ({"out_scale": "row", "out_dtype": "int8", "use_ue8m0": True}, r'use_ue8m0 is True beside out_scale="row"'),
         ({"out_scale": "block_1x128", "out_dtype": "float16"}, r"out_scale is given, but d is float16.*8-bit"),
         ({"out_scale": "block_1x128"}, r"out_scale is given, but d is float32"),
@@ -186,6 +185,20 @@ def test_functions_and_what_is_given() -> None:
 def test_what_is_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         cleave.gemm(np.zeros((4, 16), np.float32), np.zeros((16, 8), np.float32), **options)
+
+
+@pytest.mark.parametrize("granularity", ["tensor", "block_128x128"])
+@pytest.mark.parametrize("dtype", QUANTIZED)
+def test_what_more_of_d_shares(dtype: str, granularity: str) -> None:
+    rng = np.random.default_rng(7)
+    x, weights = rng.standard_normal((140, 64), np.float32), rng.standard_normal((64, 2 * 190), np.float32)
+    between = "float32" if dtype == "int8" else "bfloat16"
+    expected = cleave.quantize(cleave.gemm(x, weights, activation="swiglu", out_dtype=between), dtype, granularity)
+    made = cleave.gemm(x, weights, activation="swiglu", out_dtype=dtype, out_scale=granularity)
+    for one, other in zip(made, expected, strict=True):
+        np.testing.assert_array_equal(bits(one), bits(other))
+    with pytest.raises(ValueError, match=r'out_scale is .*"block_1x128".* "row", "tensor" or "block_128x128"'):
+        cleave.plan_gemm(x, weights, out_dtype=dtype, out_scale=granularity)
 
 
 @pytest.mark.parametrize("dtype", QUANTIZED)

@@ -17,7 +17,7 @@ from .epilogue import outputs
 _BLOCK = 128  # elements that share a scale, along each dimension that has blocks
 # For arguments that only an overload has.
 _ELSE = {"activation": "none", "epilogue": None, "out_dtype": None, "out_scale": None, "indptr": None, "starts": None,
-         "counts": None, "gather": None, "residual": None, "dtype": None}  # fmt: skip
+         "counts": None, "gather": None, "residual": None}  # fmt: skip
 
 
 def declare(results: Mapping[str, Callable[[Any], Any]]) -> None:
@@ -178,7 +178,7 @@ def _indices(call: Any) -> Tensor:
 def _moe_unpermute(call: Any) -> Tensor:
     y, weights = call.y, call.weights
     tokens = y.shape[0] // (call.top_k or 1) if weights is None else weights.shape[0]
-    return y.new_empty(tokens, y.shape[1], dtype=call.dtype or y.dtype)
+    return y.new_empty(tokens, y.shape[1])
 
 
 def _quantized_rows(x: Tensor, rows: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
@@ -267,7 +267,6 @@ _RESULTS = {
     ),
     "moe_gather": lambda call: call.x.new_empty(call.indices.shape[0], call.x.shape[1]),
     "moe_gather_quantized": lambda call: _quantized_rows(call.x, call.indices.shape[0], call.dtype),
-    "moe_unpermute_scaled": _moe_unpermute,
     "moe_unpermute": _moe_unpermute,
     "moe_unpermute_backward": lambda call: (call.y.new_empty(call.y.shape), call.weights.new_empty(call.weights.shape)),
 }

@@ -95,6 +95,9 @@ def w8a8(layer: W8A8Experts, first: int, last: int, dtype: torch.dtype, choices:
     yield _w8a8_product(layer, hidden, layer.down, layer.down_scale, out_dtype=x.dtype), *rows
     quantised = in_8_bits(x, layer.down.dtype), scales_of(x, granularity)
     _move(x, quantised, layer.num_experts, choices, last)
+    if layer.copies_quantise:
+        ids = x.new_zeros((len(x), choices), dtype=torch.int32)
+        _ops.moe_permute_quantized(x, ids, layer.num_experts, layer.down.dtype)
 
 
 def _ways(x: Tensor, experts: int, choices: int, first: int, last: int) -> Iterator[tuple[dict[str, Any], int, int]]:

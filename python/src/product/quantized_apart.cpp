@@ -1,4 +1,4 @@
-#include "product/quantized_rows.h"
+#include "product/quantized_apart.h"
 
 #include "call/values.h"
 #include "cleave/names.h"
@@ -11,13 +11,14 @@ using namespace nb::literals;
 namespace cleave::python {
 namespace {
 
-void check_that_d_is_a_matrix(const GemmInputs& inputs, bool grouped) {
+void check_that_d_is_a_matrix(const GemmInputs& inputs, bool grouped, Granularity granularity) {
   TensorReader reader{nb::none()};
   const TensorView a = reader.read(inputs.get<arg::A>(), "a"), b = reader.read(inputs.get<arg::B>(), "b");
   // Groups of rows or columns have one operand with a matrix for each; other forms have a D for each.
   if (grouped ? a.ndim + b.ndim == 5 : a.ndim <= 2 && b.ndim <= 2) return;
-  refuse_value("a is {} and b is {}, but out_scale=\"row\" is for products whose D is a matrix{}", shape_text(a),
-               shape_text(b), grouped ? ": of groups of rows, or of columns" : "; pass no batch");
+  refuse_value("a is {} and b is {}, but out_scale=\"{}\" is for products whose D is a matrix{}", shape_text(a),
+               shape_text(b), to_string(granularity),
+               grouped ? ": of groups of rows, or of columns" : "; pass no batch");
 }
 
 /// The type to quantise to: that of `out`, or out_dtype.
@@ -29,7 +30,8 @@ DType quantized_type(nb::handle out, nb::handle out_dtype) {
   refuse_type("out is {}, but out_dtype is not; omit one of them", to_string(view.dtype));
 }
 
-void check_options(const GemmInputs& inputs, const ProductArguments& arguments, const CallArguments& call) {
+void check_options(const GemmInputs& inputs, const ProductArguments& arguments, const CallArguments& call,
+                   Granularity granularity) {
   if (given(inputs.get<arg::ScaleD>())) {
     refuse_value(
         "scale_d is given beside out_scale; pass scale_d where the scale is known, out_scale where "
@@ -37,10 +39,14 @@ void check_options(const GemmInputs& inputs, const ProductArguments& arguments, 
   }
   bool ue8m0 = false, zero_rest = true;
   arguments.read<arg::UseUe8m0>(ue8m0);
-  if (ue8m0) refuse_value("use_ue8m0 is True beside out_scale=\"row\"; it is for out_scale=\"block_1x128\"");
+  if (ue8m0) {
+    refuse_value("use_ue8m0 is True beside out_scale=\"{}\"; it is for out_scale=\"block_1x128\"",
+                 to_string(granularity));
+  }
   arguments.read<arg::ZeroRest>(zero_rest);
   if (!zero_rest) {
-    refuse_value("zero_rest is False beside out_scale=\"row\", which quantises all rows of D; omit it");
+    refuse_value("zero_rest is False beside out_scale=\"{}\", which quantises all rows of D; omit it",
+                 to_string(granularity));
   }
   if (PyTuple_Check(inputs.get<arg::Out>().ptr())) {
     refuse_value("out is a tuple, but out_scale has one result to quantise; pass an array, or no out");
@@ -59,10 +65,10 @@ void check_options(const GemmInputs& inputs, const ProductArguments& arguments, 
 
 }  // namespace
 
-nb::object multiply_and_quantize_rows(GemmInputs inputs, ProductArguments arguments, const CallArguments& call,
-                                      const GemmOptions& form) {
-  check_options(inputs, arguments, call);
-  check_that_d_is_a_matrix(inputs, form.grouped);
+nb::object multiply_and_quantize(GemmInputs inputs, ProductArguments arguments, const CallArguments& call,
+                                 const GemmOptions& form, Granularity granularity) {
+  check_options(inputs, arguments, call, granularity);
+  check_that_d_is_a_matrix(inputs, form.grouped, granularity);
   const nb::handle out = inputs.get<arg::Out>(), scale_out = inputs.get<arg::ScaleOut>();
   const DType type = quantized_type(out, arguments.get<arg::OutDtype>());
   inputs.set<arg::Out>({});
@@ -72,7 +78,8 @@ nb::object multiply_and_quantize_rows(GemmInputs inputs, ProductArguments argume
   arguments.set<arg::OutDtype>(dtype_name(type == DType::i8 ? DType::f32 : DType::bf16));
   const nb::object product = multiply(inputs, arguments, call, form);
   return nb::module_::import_("cleave._core")
-      .attr("quantize")(product, dtype_name(type), "row", "out"_a = out, "scale_out"_a = scale_out);
+      .attr("quantize")(product, dtype_name(type), nb::str(std::string(to_string(granularity)).c_str()), "out"_a = out,
+                        "scale_out"_a = scale_out);
 }
 
 }  // namespace cleave::python
