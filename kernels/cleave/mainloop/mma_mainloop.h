@@ -70,7 +70,7 @@ struct MmaMainloop {
     CLEAVE_UNROLL
     for (Sum<C>& sum : sums) sum = 0;
     const uint32_t count = work.k_count;
-    if constexpr (C.scales.promote) promotion.start(p, work, tile);
+    if constexpr (C.scales.promote) promotion.start(tile);
     ScaleLoader<C, math_threads(C)> scale_loader(p, thread);
     if constexpr (C.epilogue.scaling == Scaling::block) scale_loader.start(work, tile);
     copier.start(work, tile);
@@ -95,8 +95,7 @@ struct MmaMainloop {
       if constexpr (C.scales.promote) {
         Part<C> part[accumulators_per_thread(C)] = {};
         multiply(tile, i % C.tile.stages, part);
-        const uint32_t scale_stage = smem + kPlan.scales + i % C.tile.stages * kPlan.scale_stage;
-        const auto scales = promotion.load(scale_stage, promotion.find_rows(scale_stage));
+        const auto scales = promotion.load(smem + kPlan.scales + i % C.tile.stages * kPlan.scale_stage);
         CLEAVE_UNROLL
         for (uint32_t row = 0; row < kRowBlocks; ++row)
           promotion.add(part + row * kColBlocks * 4, sums + row * kColBlocks * 4, row, scales);
