@@ -2,6 +2,7 @@
 
 #include <span>
 
+#include "cleave/config/threads.h"
 #include "epilogue/spell.h"
 #include "jit/translation_unit.h"
 

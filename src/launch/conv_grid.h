@@ -5,7 +5,9 @@
 #include <array>
 #include <vector>
 
+#include "cleave/config/clusters.h"
 #include "cleave/config/gemm_config.h"
+#include "cleave/config/loads.h"
 #include "cleave/problem.h"
 #include "launch/fuse_classes.h"
 #include "launch/gemm_grid.h"

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "cleave/config/loads.h"
+#include "cleave/config/output.h"
 #include "launch/conv_grid.h"
 #include "launch/gemm_maps.h"
 

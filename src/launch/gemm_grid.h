@@ -7,8 +7,11 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "cleave/config/clusters.h"
 #include "cleave/config/gemm_config.h"
 #include "cleave/config/gemm_params.h"
+#include "cleave/config/loads.h"
+#include "cleave/config/output.h"
 #include "cleave/split_k/fixup_word.h"
 
 namespace cleave {

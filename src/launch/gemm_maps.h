@@ -4,6 +4,8 @@
 #pragma once
 
 #include "cleave/config/gemm_params.h"
+#include "cleave/config/loads.h"
+#include "cleave/config/output.h"
 #include "cleave/config/store_chunk.h"
 #include "cleave/config/tma_box.h"
 #include "launch/map_shapes.h"

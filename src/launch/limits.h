@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "cleave/config/output.h"
 #include "cleave/config/tma_box.h"
 #include "launch/gemm_grid.h"
 #include "launch/product.h"

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/refuse.h"
+#include "cleave/config/clusters.h"
 #include "cleave/conv.h"
 #include "launch/conv_grid.h"
 #include "plan/conv_choice.h"

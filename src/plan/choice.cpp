@@ -4,6 +4,9 @@
 #include <bit>
 #include <cmath>
 
+#include "cleave/config/clusters.h"
+#include "cleave/config/dependent_launch.h"
+#include "cleave/config/loads.h"
 #include "cleave/config/reductions.h"
 #include "launch/conv_grid.h"
 #include "launch/gemm_grid.h"

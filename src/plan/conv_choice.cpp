@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "cleave/config/loads.h"
 #include "cleave/conv.h"
 #include "launch/conv_grid.h"
 #include "launch/conv_maps.h"

@@ -9,7 +9,10 @@
 #include <vector>
 
 #include "base/refuse.h"
+#include "cleave/config/clusters.h"
+#include "cleave/config/dependent_launch.h"
 #include "cleave/config/gemm_params.h"
+#include "cleave/config/threads.h"
 #include "cleave/names.h"
 #include "jit/source.h"
 #include "launch/conv_grid.h"

@@ -3,9 +3,13 @@
 #include <algorithm>
 #include <initializer_list>
 
+#include "cleave/config/clusters.h"
+#include "cleave/config/loads.h"
+#include "cleave/config/output.h"
 #include "cleave/config/scale_lines.h"
 #include "cleave/config/smem_plan.h"
 #include "cleave/config/store_chunk.h"
+#include "cleave/config/threads.h"
 #include "cleave/epilogue.h"
 #include "launch/conv_grid.h"
 #include "launch/limits.h"

@@ -6,7 +6,9 @@
 #include <set>
 
 #include "all_kernels/typical_problems.h"
+#include "cleave/config/clusters.h"
 #include "cleave/config/scale_lines.h"
+#include "cleave/config/threads.h"
 #include "cleave/device.h"
 #include "cleave/epilogue.h"
 #include "launch/gemm_grid.h"

@@ -1,6 +1,7 @@
 // Convolutions whose pixels threads fetch, put together where they are narrow.
 #include <gtest/gtest.h>
 
+#include "cleave/config/loads.h"
 #include "cleave/core/math.h"
 #include "conv_choice.h"
 

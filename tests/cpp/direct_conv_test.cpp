@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "cleave/config/direct_work.h"
 #include "cleave/config/smem_plan.h"
 #include "cleave/names.h"
 #include "conv_choice.h"

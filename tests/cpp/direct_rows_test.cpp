@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "cleave/config/direct_work.h"
 #include "cleave/config/smem_plan.h"
 #include "conv_choice.h"
 #include "expect_no_spills.h"

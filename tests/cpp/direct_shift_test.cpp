@@ -11,7 +11,9 @@
 #include <vector>
 
 #include "cleave/config/direct_shift.h"
+#include "cleave/config/direct_work.h"
 #include "cleave/config/smem_plan.h"
+#include "cleave/config/threads.h"
 #include "cleave/conv/direct_conv.h"
 #include "cleave/names.h"
 #include "conv_choice.h"

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "cleave/config/gemm_config.h"
+#include "cleave/config/threads.h"
 #include "jit/source.h"
 
 namespace cleave {

@@ -11,6 +11,8 @@
 #include <thread>
 
 #include "all_kernels/all_configs.h"
+#include "cleave/config/clusters.h"
+#include "cleave/config/dependent_launch.h"
 #include "cleave/device.h"
 #include "cleave/epilogue.h"
 #include "cleave/gemm.h"

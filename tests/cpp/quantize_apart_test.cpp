@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "cleave/config/output.h"
 #include "cleave/config/smem_plan.h"
 #include "cleave/device.h"
 #include "gemm_problems.h"

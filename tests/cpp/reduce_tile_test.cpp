@@ -34,6 +34,7 @@ float __shfl_xor_sync(uint32_t, float value, uint32_t distance) {
 
 }  // namespace
 
+#include "cleave/config/threads.h"
 #include "cleave/epilogue/reduce_tile.h"
 
 namespace cleave {

@@ -8,6 +8,7 @@
 
 #include "all_kernels/typical_problems.h"
 #include "canonical_layout.h"
+#include "cleave/config/loads.h"
 #include "cleave/config/smem_plan.h"
 #include "cleave/config/tma_box.h"
 #include "cleave/device.h"

@@ -3,6 +3,7 @@
 
 #include <set>
 
+#include "cleave/config/output.h"
 #include "cleave/config/smem_plan.h"
 #include "cleave/device.h"
 #include "gemm_problems.h"

@@ -2,6 +2,7 @@
 // memory, where it has any there (`direct.pixels`).
 #pragma once
 
+#include "cleave/config/direct_work.h"
 #include "cleave/config/gemm_config.h"
 
 namespace cleave {

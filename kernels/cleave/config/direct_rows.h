@@ -6,6 +6,7 @@
 // to its blocks in an order of their own, too.
 #pragma once
 
+#include "cleave/config/direct_work.h"
 #include "cleave/config/gemm_config.h"
 
 namespace cleave {

@@ -8,6 +8,7 @@
 // 8 x 8 matrix of ldmatrix has.
 #pragma once
 
+#include "cleave/config/direct_work.h"
 #include "cleave/config/gemm_config.h"
 
 namespace cleave {

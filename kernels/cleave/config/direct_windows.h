@@ -7,6 +7,7 @@
 // there is a gap (`DirectAxis::phase`), and what is in a group but in no window counts as 0.
 #pragma once
 
+#include "cleave/config/direct_work.h"
 #include "cleave/config/gemm_config.h"
 
 namespace cleave {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "cleave/config/gemm_config.h"
+#include "cleave/config/output.h"
 
 namespace cleave {
 

@@ -4,6 +4,8 @@
 #pragma once
 
 #include "cleave/config/gemm_config.h"
+#include "cleave/config/output.h"
+#include "cleave/config/threads.h"
 
 namespace cleave {
 

@@ -2,7 +2,9 @@
 // map, so the host needs it too.
 #pragma once
 
+#include "cleave/config/output.h"
 #include "cleave/config/smem_plan.h"
+#include "cleave/config/threads.h"
 
 namespace cleave {
 

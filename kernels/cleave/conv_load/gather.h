@@ -7,6 +7,7 @@
 // other.
 #pragma once
 
+#include "cleave/config/loads.h"
 #include "cleave/conv_load/unaligned_gather.h"
 #include "cleave/mainloop/copy_loader.h"
 #include "cleave/tile/tile.h"

@@ -13,6 +13,8 @@
 // of fprop, too, since TMA cannot read their rows.
 #pragma once
 
+#include "cleave/config/clusters.h"
+#include "cleave/config/loads.h"
 #include "cleave/conv_load/gather.h"
 #include "cleave/conv_load/im2col_loader.h"
 #include "cleave/ptx/barrier.h"

@@ -10,6 +10,7 @@
 // Gathered tiles lie in shared memory just as those of matrices do, so consumers see no difference.
 #pragma once
 
+#include "cleave/config/loads.h"
 #include "cleave/mainloop/tma_loader.h"
 #include "cleave/ptx/tma_im2col.h"
 

@@ -9,6 +9,7 @@
 // Sums       float32, in the order of the taps
 #pragma once
 
+#include "cleave/config/direct_work.h"
 #include "cleave/config/gemm_params.h"
 #include "cleave/config/smem_plan.h"
 #include "cleave/conv/direct_conv.h"

@@ -9,6 +9,7 @@
 //            by who arrives last and in the slices' order
 #pragma once
 
+#include "cleave/config/direct_work.h"
 #include "cleave/config/gemm_params.h"
 #include "cleave/config/smem_plan.h"
 #include "cleave/conv/direct_conv.h"

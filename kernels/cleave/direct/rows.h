@@ -8,6 +8,7 @@
 // Sums       float32, in an order of K of their own; each thread stores `direct.vector` channels of a pixel
 #pragma once
 
+#include "cleave/config/direct_work.h"
 #include "cleave/config/smem_plan.h"
 #include "cleave/epilogue/store_pixel.h"
 #include "cleave/ptx/load_global.h"

@@ -10,6 +10,7 @@
 //            each stores 8 channels of a pixel
 #pragma once
 
+#include "cleave/config/direct_work.h"
 #include "cleave/direct/shift_pixels.h"
 #include "cleave/epilogue/store_pixel.h"
 #include "cleave/epilogue/transpose_in_quad.h"

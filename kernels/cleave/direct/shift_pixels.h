@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cleave/config/direct_shift.h"
+#include "cleave/config/direct_work.h"
 #include "cleave/config/gemm_params.h"
 #include "cleave/ptx/copy_async.h"
 #include "cleave/ptx/shared.h"

@@ -9,6 +9,7 @@
 //            (split_k/slice_sums.h)
 #pragma once
 
+#include "cleave/config/direct_work.h"
 #include "cleave/direct/shift_pixels.h"
 #include "cleave/epilogue/store_sum.h"
 #include "cleave/ptx/barrier.h"

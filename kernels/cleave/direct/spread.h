@@ -10,6 +10,7 @@
 // Sums       float32: over filters, then of a pixel's taps in their order
 #pragma once
 
+#include "cleave/config/direct_work.h"
 #include "cleave/config/smem_plan.h"
 #include "cleave/epilogue/store_pixel.h"
 #include "cleave/ptx/barrier.h"

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "cleave/config/direct_windows.h"
+#include "cleave/config/direct_work.h"
 #include "cleave/config/gemm_params.h"
 #include "cleave/ptx/copy_async.h"
 

@@ -9,6 +9,8 @@
 // Sums       float32, in the order of the taps
 #pragma once
 
+#include "cleave/config/direct_work.h"
+#include "cleave/config/threads.h"
 #include "cleave/direct/window_lines.h"
 #include "cleave/epilogue/store_direct.h"
 #include "cleave/epilogue/store_rows.h"

@@ -10,6 +10,7 @@
 //            (split_k/slice_sums.h)
 #pragma once
 
+#include "cleave/config/direct_work.h"
 #include "cleave/direct/window_lines.h"
 #include "cleave/epilogue/store_sum.h"
 #include "cleave/ptx/mma_sync.h"

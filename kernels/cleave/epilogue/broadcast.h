@@ -6,6 +6,8 @@
 //                     own rows; columns are read one per thread and shared with the warpgroup through shared memory.
 #pragma once
 
+#include "cleave/config/loads.h"
+#include "cleave/config/output.h"
 #include "cleave/config/smem_plan.h"
 #include "cleave/epilogue/function.h"
 #include "cleave/tile/named_barriers.h"

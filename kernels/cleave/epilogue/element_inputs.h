@@ -2,6 +2,8 @@
 // ahead of their use, so that the trips to memory overlap.
 #pragma once
 
+#include "cleave/config/output.h"
+#include "cleave/config/threads.h"
 #include "cleave/epilogue/function.h"
 #include "cleave/ptx/load_global.h"
 

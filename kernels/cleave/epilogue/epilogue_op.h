@@ -1,6 +1,8 @@
 // The epilogue of a thread's accumulators, a block of four at a time (fragment.h).
 #pragma once
 
+#include "cleave/config/output.h"
+#include "cleave/config/threads.h"
 #include "cleave/epilogue/broadcast.h"
 #include "cleave/epilogue/element_inputs.h"
 #include "cleave/epilogue/reduce_tile.h"

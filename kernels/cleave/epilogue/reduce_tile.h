@@ -3,6 +3,8 @@
 // kernel joins those (reduce/reduce_partials.h).
 #pragma once
 
+#include "cleave/config/clusters.h"
+#include "cleave/config/output.h"
 #include "cleave/config/reductions.h"
 #include "cleave/core/reduction.h"
 #include "cleave/tile/tile.h"

@@ -3,6 +3,7 @@
 // cannot address.
 #pragma once
 
+#include "cleave/config/threads.h"
 #include "cleave/epilogue/epilogue_op.h"
 
 namespace cleave {

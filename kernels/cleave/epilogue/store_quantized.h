@@ -5,6 +5,8 @@
 // quad's pieces are turned so that each lane stores 16 bytes.
 #pragma once
 
+#include "cleave/config/output.h"
+#include "cleave/config/threads.h"
 #include "cleave/core/max_over_lanes.h"
 #include "cleave/core/quantizer.h"
 #include "cleave/epilogue/epilogue_op.h"

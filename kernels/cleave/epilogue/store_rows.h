@@ -3,6 +3,8 @@
 // has 8 neighbours.
 #pragma once
 
+#include "cleave/config/output.h"
+#include "cleave/config/threads.h"
 #include "cleave/epilogue/epilogue_op.h"
 #include "cleave/epilogue/transpose_in_quad.h"
 

@@ -2,6 +2,8 @@
 // groups of blocks where columns share a scale of D.
 #pragma once
 
+#include "cleave/config/output.h"
+#include "cleave/config/threads.h"
 #include "cleave/epilogue/store_direct.h"
 #include "cleave/epilogue/store_quantized.h"
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "cleave/config/gemm_params.h"
+#include "cleave/config/threads.h"
 
 namespace cleave {
 

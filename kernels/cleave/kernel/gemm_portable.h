@@ -5,6 +5,7 @@
 // Timeline   work tiles in schedule order; split-K in clusters (sm_90): one work tile
 #pragma once
 
+#include "cleave/config/threads.h"
 #include "cleave/conv_load/gather.h"
 #include "cleave/epilogue/store_direct.h"
 #include "cleave/epilogue/zero_rest.h"

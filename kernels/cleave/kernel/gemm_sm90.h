@@ -21,6 +21,11 @@
 //                          schedulers of all roles then follow
 #pragma once
 
+#include "cleave/config/clusters.h"
+#include "cleave/config/dependent_launch.h"
+#include "cleave/config/loads.h"
+#include "cleave/config/output.h"
+#include "cleave/config/threads.h"
 #include "cleave/conv_load/gather_loader.h"
 #include "cleave/conv_load/im2col_loader.h"
 #include "cleave/epilogue/store_quantized.h"

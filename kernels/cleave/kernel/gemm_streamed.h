@@ -9,6 +9,8 @@
 // Resident   B's columns, in shared memory as long as tiles need them (weights/resident_columns.h)
 #pragma once
 
+#include "cleave/config/clusters.h"
+#include "cleave/config/threads.h"
 #include "cleave/epilogue/store_direct.h"
 #include "cleave/epilogue/zero_rest.h"
 #include "cleave/split_k/reduce.h"

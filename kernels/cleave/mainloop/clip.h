@@ -4,6 +4,7 @@
 #pragma once
 
 #include "cleave/config/smem_plan.h"
+#include "cleave/config/threads.h"
 #include "cleave/memory/swizzle.h"
 #include "cleave/ptx/shared.h"
 #include "cleave/ptx/tma.h"

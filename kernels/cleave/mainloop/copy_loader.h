@@ -7,7 +7,10 @@
 #pragma once
 
 #include "cleave/config/gemm_params.h"
+#include "cleave/config/loads.h"
+#include "cleave/config/output.h"
 #include "cleave/config/smem_plan.h"
+#include "cleave/config/threads.h"
 #include "cleave/memory/swizzle.h"
 #include "cleave/ptx/copy_async.h"
 #include "cleave/ptx/load_global.h"

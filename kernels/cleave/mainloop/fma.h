@@ -7,6 +7,7 @@
 // free of bank conflicts.
 #pragma once
 
+#include "cleave/config/loads.h"
 #include "cleave/core/multiply_add.h"
 #include "cleave/memory/swizzle.h"
 #include "cleave/ptx/shared.h"

@@ -4,6 +4,8 @@
 // threads copy, follow.
 #pragma once
 
+#include "cleave/config/loads.h"
+#include "cleave/config/output.h"
 #include "cleave/mainloop/scale_loader.h"
 #include "cleave/memory/swizzle.h"
 

@@ -2,6 +2,8 @@
 // parts.h, three times; of float32 as it is, fma.h instead). All threads load and multiply.
 #pragma once
 
+#include "cleave/config/loads.h"
+#include "cleave/config/threads.h"
 #include "cleave/mainloop/copy_loader.h"
 #include "cleave/mainloop/fma.h"
 #include "cleave/mainloop/parts.h"

@@ -6,6 +6,7 @@
 // of them. K's past the end are zeros.
 #pragma once
 
+#include "cleave/config/clusters.h"
 #include "cleave/config/gemm_params.h"
 #include "cleave/mainloop/narrow_vectors.h"
 #include "cleave/memory/descriptor.h"

@@ -6,7 +6,9 @@
 // cannot wait for the epilogue. Those come with their k block's stage (scale_loader.h).
 #pragma once
 
+#include "cleave/config/output.h"
 #include "cleave/config/scale_lines.h"
+#include "cleave/config/threads.h"
 #include "cleave/ptx/shared.h"
 #include "cleave/tile/tile.h"
 

@@ -3,6 +3,8 @@
 #pragma once
 
 #include "cleave/config/gemm_params.h"
+#include "cleave/config/loads.h"
+#include "cleave/config/output.h"
 #include "cleave/config/scale_lines.h"
 #include "cleave/ptx/copy_async.h"
 #include "cleave/schedule/schedule.h"

@@ -7,6 +7,8 @@
 #pragma once
 
 #include "cleave/config/gemm_params.h"
+#include "cleave/config/loads.h"
+#include "cleave/config/output.h"
 #include "cleave/config/smem_plan.h"
 #include "cleave/config/tma_box.h"
 #include "cleave/mainloop/group_maps.h"

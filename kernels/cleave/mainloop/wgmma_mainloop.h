@@ -9,7 +9,11 @@
 //              multiplications fill the gap. Wide gated tiles take turns with the halves of their columns.
 #pragma once
 
+#include "cleave/config/clusters.h"
+#include "cleave/config/loads.h"
+#include "cleave/config/output.h"
 #include "cleave/config/smem_plan.h"
+#include "cleave/config/threads.h"
 #include "cleave/mainloop/clip.h"
 #include "cleave/mainloop/promotion.h"
 #include "cleave/memory/descriptor.h"

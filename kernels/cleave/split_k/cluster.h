@@ -11,7 +11,10 @@
 // Each CTA has one work tile.
 #pragma once
 
+#include "cleave/config/clusters.h"
+#include "cleave/config/output.h"
 #include "cleave/config/smem_plan.h"
+#include "cleave/config/threads.h"
 #include "cleave/ptx/barrier.h"
 #include "cleave/ptx/store_async.h"
 #include "cleave/split_k/finish_parts.h"

@@ -4,6 +4,8 @@
 // epilogue's operands, is requested before any of it is used: several blocks at once for few slices, one for many.
 #pragma once
 
+#include "cleave/config/output.h"
+#include "cleave/config/threads.h"
 #include "cleave/epilogue/tile_parts.h"
 #include "cleave/split_k/partial_tile.h"
 

@@ -3,6 +3,7 @@
 // in turn are one here.
 #pragma once
 
+#include "cleave/config/threads.h"
 #include "cleave/split_k/finish_parts.h"
 #include "cleave/split_k/fixup_word.h"
 

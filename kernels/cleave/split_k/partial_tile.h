@@ -3,6 +3,7 @@
 #pragma once
 
 #include "cleave/config/gemm_params.h"
+#include "cleave/config/threads.h"
 #include "cleave/ptx/barrier.h"
 #include "cleave/ptx/sync.h"
 #include "cleave/tile/fragment.h"

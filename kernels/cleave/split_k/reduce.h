@@ -3,6 +3,8 @@
 // Counters are zero when a launch starts and zero again when it ends: the last CTA to need one clears it.
 #pragma once
 
+#include "cleave/config/clusters.h"
+#include "cleave/config/threads.h"
 #include "cleave/split_k/parallel.h"
 
 namespace cleave {

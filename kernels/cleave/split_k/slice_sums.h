@@ -2,6 +2,7 @@
 // who arrives last and in the slices' order, so that the bits do not depend on who that is.
 #pragma once
 
+#include "cleave/config/direct_work.h"
 #include "cleave/config/gemm_params.h"
 #include "cleave/conv/direct_conv.h"
 #include "cleave/ptx/sync.h"

@@ -1,7 +1,9 @@
 // A CTA's place: its cluster, its rank there, and so its tiles and slices.
 #pragma once
 
+#include "cleave/config/clusters.h"
 #include "cleave/config/gemm_params.h"
+#include "cleave/config/output.h"
 #include "cleave/config/smem_plan.h"
 #include "cleave/ptx/barrier.h"
 #include "cleave/schedule/group_table.h"

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cleave/config/gemm_config.h"
+#include "cleave/config/threads.h"
 #include "cleave/ptx/barrier.h"
 
 namespace cleave {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cleave/config/gemm_params.h"
+#include "cleave/config/output.h"
 #include "cleave/conv/fused_classes.h"
 #include "cleave/tile/fragment.h"
 

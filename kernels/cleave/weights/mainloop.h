@@ -11,7 +11,10 @@
 // A thread reads its own words of the weight, or, where elements are bytes, two threads' (memory/weight_layout.h).
 #pragma once
 
+#include "cleave/config/clusters.h"
+#include "cleave/config/output.h"
 #include "cleave/config/smem_plan.h"
+#include "cleave/config/threads.h"
 #include "cleave/memory/descriptor.h"
 #include "cleave/memory/pipeline.h"
 #include "cleave/memory/weight_layout.h"

@@ -8,6 +8,7 @@
 
 #include "cleave/config/gemm_params.h"
 #include "cleave/config/smem_plan.h"
+#include "cleave/config/threads.h"
 #include "cleave/ptx/copy_async.h"
 #include "cleave/ptx/load_global.h"
 #include "cleave/ptx/mma_sync.h"

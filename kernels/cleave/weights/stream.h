@@ -5,6 +5,7 @@
 // busy while parts are handed over.
 #pragma once
 
+#include "cleave/config/threads.h"
 #include "cleave/ptx/sync.h"
 #include "cleave/weights/line_sum.h"
 #include "cleave/weights/reader.h"

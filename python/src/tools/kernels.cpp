@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "all_kernels/all_configs.h"
+#include "cleave/config/loads.h"
 #include "cleave/config/smem_plan.h"
 #include "cleave/epilogue.h"
 #include "cleave/names.h"

@@ -3,7 +3,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cleave/config/clusters.h"
+#include "cleave/config/loads.h"
+#include "cleave/config/output.h"
 #include "cleave/config/scale_lines.h"
+#include "cleave/config/threads.h"
 #include "cleave/split_k/fixup_word.h"
 #include "launch/conv_grid.h"
 #include "plan/cost/product_cost.h"

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "cleave/config/loads.h"
 #include "cleave/config/tma_box.h"
 #include "plan/cost/cost.h"
 #include "plan/cost/weight_cost.h"

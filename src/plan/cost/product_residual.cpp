@@ -5,6 +5,8 @@
 #include <bit>
 #include <cmath>
 
+#include "cleave/config/clusters.h"
+#include "cleave/config/output.h"
 #include "cleave/conv.h"
 #include "launch/conv_grid.h"
 #include "plan/cost/cost.h"

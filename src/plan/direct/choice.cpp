@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cleave/config/direct_work.h"
 #include "cleave/config/smem_plan.h"
 #include "cleave/conv.h"
 #include "cleave/epilogue.h"

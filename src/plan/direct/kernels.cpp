@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "cleave/config/direct_work.h"
 #include "cleave/config/smem_plan.h"
+#include "cleave/config/threads.h"
 #include "cleave/epilogue.h"
 
 namespace cleave {

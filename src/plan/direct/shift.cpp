@@ -5,7 +5,9 @@
 #include <cmath>
 #include <limits>
 
+#include "cleave/config/direct_work.h"
 #include "cleave/config/smem_plan.h"
+#include "cleave/config/threads.h"
 #include "cleave/epilogue.h"
 #include "plan/direct/kernels.h"
 #include "plan/function_config.h"

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "cleave/config/direct_work.h"
 #include "cleave/config/smem_plan.h"
 #include "cleave/epilogue.h"
 #include "plan/direct/kernels.h"

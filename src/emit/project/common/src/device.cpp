@@ -3,6 +3,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "cleave/config/clusters.h"
 #include "cleave/config/smem_plan.h"
 #include "driver.h"
 

@@ -1,5 +1,7 @@
 #include "checks.h"
 
+#include "cleave/config/loads.h"
+#include "cleave/config/output.h"
 #include "operands.h"
 
 namespace emitted::operation {

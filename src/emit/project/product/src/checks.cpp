@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "cleave/config/output.h"
 #include "operands.h"
 
 namespace emitted::operation {

@@ -1,0 +1,39 @@
+// How the direct kernels' threads share a CTA's work.
+#pragma once
+
+#include "cleave/config/gemm_config.h"
+
+namespace cleave {
+
+inline constexpr uint32_t kDirectThreads = 256;
+
+/// direct: lines that a CTA has threads for.
+CLEAVE_HD constexpr uint32_t direct_lines(const GemmConfig& c) {
+  return kDirectThreads / (c.tile.n / c.direct.vector * c.direct.strips);
+}
+
+/// direct, wgrad: strips that a CTA's threads walk over at the same time, where each has `vector` of its `channels` and
+/// one of `lines` of the filter's taps; sums that each of them has; and elements that a CTA makes.
+CLEAVE_HD constexpr uint32_t direct_places(uint32_t channels, uint32_t vector, uint32_t lines) {
+  return kDirectThreads / (channels / vector * lines);
+}
+CLEAVE_HD constexpr uint32_t direct_places(const GemmConfig& c) {
+  return direct_places(c.tile.n, c.direct.vector, c.direct.height.taps);
+}
+CLEAVE_HD constexpr uint32_t direct_sums(const GemmConfig& c) {
+  return c.direct.width.taps * c.direct.group * c.direct.vector;
+}
+CLEAVE_HD constexpr uint32_t direct_made(const GemmConfig& c) {
+  const uint32_t taps = c.direct.height.taps * c.direct.width.taps;
+  if (c.direct.method == DirectMethod::windows) return c.tile.n * taps * c.direct.vector;
+  if (c.direct.method == DirectMethod::shift) return c.tile.n * taps * c.tile.k;
+  return c.tile.n / c.direct.vector * c.direct.height.taps * direct_sums(c);
+}
+
+/// direct: from a tap's filters to the next one's in shared memory; a few floats more than there are, since neighbours
+/// in global memory are taps.
+CLEAVE_HD constexpr uint32_t direct_filter_row(const GemmConfig& c) {
+  return c.tile.n + 4;
+}
+
+}  // namespace cleave
