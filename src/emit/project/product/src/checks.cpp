@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "cleave/memory/weight_layout.h"
 #include "operands.h"
 
 namespace emitted::operation {
