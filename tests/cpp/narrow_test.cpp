@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "canonical_layout.h"
+#include "cleave/config/loads.h"
 #include "cleave/device.h"
 #include "cleave/mainloop/narrow_vectors.h"
 #include "cleave/memory/descriptor.h"

@@ -4,7 +4,10 @@
 #include <cmath>
 #include <numeric>
 
+#include "cleave/config/clusters.h"
 #include "cleave/config/loads.h"
+#include "cleave/config/output.h"
+#include "cleave/config/threads.h"
 #include "cleave/config/tma_box.h"
 #include "plan/cost/cost.h"
 #include "plan/cost/weight_cost.h"

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "cleave/config/output.h"
+#include "cleave/memory/weight_layout.h"
 #include "operands.h"
 
 namespace emitted::operation {
