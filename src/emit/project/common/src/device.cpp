@@ -4,7 +4,9 @@
 #include <string>
 
 #include "cleave/config/clusters.h"
+#include "cleave/config/dependent_launch.h"
 #include "cleave/config/smem_plan.h"
+#include "cleave/config/threads.h"
 #include "driver.h"
 
 namespace emitted::operation {
