@@ -78,10 +78,12 @@ void rate(const GemmProblem& problem, const DeviceInfo& device, std::vector<Rate
     }
     if (problem.split_k_slices > 0 || problem.deterministic == Determinism::k_order) break;
   }
+  if (seen.empty()) return;
+  const double best = std::ranges::min(least);
   for (size_t i = 0; i < seen.size(); ++i) {
     auto known = std::ranges::find(rated, seen[i], &Rated::order);
     if (known == rated.end()) known = rated.insert(rated.end(), {seen[i]});
-    known->loss += std::pow(least[i] / *std::ranges::min_element(least), kWorst);
+    known->loss += std::pow(least[i] / best, kWorst);
     ++known->served;
   }
 }

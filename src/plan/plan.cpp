@@ -80,9 +80,7 @@ const char* promise_text(const GemmProblem& p) {
         "channels in one group, from filters in multiples of 8 of few taps, and conv1d, conv2d and their gradients of "
         "such types whose groups have 8, 16, 32 or 64 channels to make, up to 64 in multiples of 8 to gather, and few "
         "taps (weight gradients: where warps share them evenly, not 64 by 64), and those of one tap in one group, of "
-        "up "
-        "to 192 channels to gather and 1024 to make in multiples of 8; "
-        "use kernel=\"auto\"");
+        "up to 192 channels to gather and 1024 to make in multiples of 8; use kernel=\"auto\"");
   }
   if (reduces(problem) && has_many_parts(problem)) {
     refuse(ErrorCode::unsupported,

@@ -3,9 +3,9 @@
 //
 // Roles      a thread makes `tile.m` neighbours of a line, `direct.vector` channels of each; neighbouring threads
 //            have neighbouring channels, then strips along the line, then lines
-// Operands   pixels of all lines that a CTA's lines meet in shared memory (config/direct_pixels.h) or, where they are
-//            no multiples of 16 bytes, straight from global memory; each vector of a line once into registers, where
-//            taps and neighbours share it. Filters as float32 in shared memory, by tap
+// Operands   pixels of all lines that a CTA's lines meet in shared memory (`direct.pixels` of them,
+//            config/direct_pixels.h) or, where the planner has it so, straight from global memory; each vector of a
+//            line once into registers, where taps and neighbours share it. Filters as float32 in shared memory, by tap
 // Sums       float32, in the order of the taps
 #pragma once
 

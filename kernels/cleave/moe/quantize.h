@@ -16,14 +16,14 @@ namespace cleave {
 
 template <MoeConfig C>
 CLEAVE_DEVICE void quantize(const MoeParams& p) {
-  constexpr uint32_t kAccesses = 128 / kScaleLanes / C.width, kInFlight = kScaleLanes, kNoRow = 0x7fffffff;
+  constexpr uint32_t kAccesses = kScaleBlock / kScaleLanes / C.width, kInFlight = kScaleLanes, kNoRow = 0x7fffffff;
   constexpr QuantizeConfig kAsRows = {.x = C.wide, .q = C.type, .width = C.width};
   ptx::launch_dependents();
   ptx::grid_dependency_wait();
   const uint32_t group = (blockIdx.x * kRowThreads + threadIdx.x) / kScaleLanes, lane = threadIdx.x % kScaleLanes;
   const uint32_t token = p.scales.quotient(group), scale = group - token * p.scales.divisor;
   const uint32_t slots_end = min_of((token + 1) * p.top_k, p.slots);
-  const uint32_t begin = scale * 128 + lane * C.width;
+  const uint32_t begin = scale * kScaleBlock + lane * C.width;
   const auto col = [&](uint32_t i) { return begin + i * kScaleLanes * C.width; };
   const bool exists = token * p.top_k < p.slots;
 

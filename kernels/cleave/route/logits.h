@@ -63,6 +63,7 @@ struct LaneElements {
 template <LogitsConfig C>
 CLEAVE_DEVICE void logits(const LogitsParams& p) {
   constexpr uint32_t kAhead = pieces_ahead(C), kLogits = C.tokens * C.experts;
+  static_assert(kLogits <= 32, "a lane has a logit's sum");
   extern __shared__ float of_parts[];  // of each logit
   const uint32_t part = threadIdx.x / 32, lane = threadIdx.x % 32;
   const uint32_t begin = part * p.part_features, end = min_of(begin + p.part_features, p.features);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,7 +32,7 @@ class KernelPlan:
         return self.bytes / bandwidth * 1e-3 if bandwidth else 0.0
 
 
-class OneKernel:
+class OneKernel(ABC):
     """What cases of such operations have besides their sizes."""
 
     split_k_mode = "none"
@@ -42,8 +43,8 @@ class OneKernel:
     flops: int
     dtypes: frozenset[str]
 
-    def plan(self, device: str) -> KernelPlan:
-        raise NotImplementedError
+    @abstractmethod
+    def plan(self, device: str) -> KernelPlan: ...
 
 
 def errors_of(arrays: Arrays, result: Any, expected: Any, tolerance: float) -> Errors:

@@ -94,6 +94,24 @@ for rank in (0, 5, 7):
 """
 
 
+ONE_RANK = """
+import torch.distributed as dist
+import distributed_checks, layer_checks
+
+dist.init_process_group("gloo", init_method="file://{store}", rank=0, world_size=1)
+layer_checks.weights_are_gathered_in_8_bits(distributed_checks.Ranks(0, 1, "cpu"))
+dist.destroy_process_group()
+"""
+
+
+def test_fsdp_of_one_rank_has_scales(tmp_path: Path) -> None:
+    """FSDP gathers nothing there, and hands on no more than the first tensor of a part."""
+    environment = ENVIRONMENT | {"PYTHONPATH": os.pathsep.join([str(ROOT / "python"), str(SUPPORT)])}
+    program = ONE_RANK.format(store=tmp_path / "store")
+    run = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=120)
+    assert run.returncode == 0, run.stderr
+
+
 def test_alone() -> None:
     """Without other ranks: what is above, and the page's examples, in one process."""
     program = "\n".join([ALONE, *python_snippets(ROOT / "docs" / "distributed.md")])
