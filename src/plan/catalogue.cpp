@@ -90,6 +90,9 @@ constexpr Spec kSm90ProductTiles[] = {
 // Where M are 64 filters, and N channels of taps: a third less to fetch than in tiles of 64 x 128.
 constexpr Spec kSm90GradientTiles[] = {{.tile_m = 64, .tile_n = 192}};
 
+// Where pixels come in half lines, since they have 96 channels: so have what they make.
+constexpr Spec kSm90HalfLineTiles[] = {{.tile_m = 256, .tile_n = 96}};
+
 // For packed weights alone: four warpgroups make elements, and multiply them. Sharing loads never paid.
 constexpr Spec kSm90WeightTiles[] = {
     {.transposed = true, .tile_m = 256, .tile_n = 16},
@@ -162,6 +165,8 @@ std::vector<Spec> tiles(const GemmProblem& problem) {
   const bool sm90 = problem.kernel == KernelFamily::automatic || problem.kernel == KernelFamily::sm90;
   if (problem.conv.kind == Conv::wgrad && sm90)
     specs.insert(specs.end(), std::begin(kSm90GradientTiles), std::end(kSm90GradientTiles));
+  if (sm90 && may_halve_lines(problem, {.half_lines = true}))
+    for (const Spec& tile : kSm90HalfLineTiles) add_sharings(specs, tile);
   if (problem.weights_b.format == WeightFormat::none) return specs;
   // Loads of tokens are not what they wait for: 14 of 15 pairs of the same tile took longer in step, up to 9 %.
   std::erase_if(specs, [](const Spec& tile) { return tile.multicast_m * tile.multicast_n > 1; });
@@ -229,6 +234,9 @@ std::vector<Spec> variants(const Spec& tile, const GemmProblem& p) {
     specs.push_back(tile);
     specs.back().by_group = true;
   }
+  Spec halved = tile;
+  halved.half_lines = true;
+  if (may_halve_lines(p, halved)) specs.push_back(halved);
   if (p.conv.kind == Conv::none || !is_plain(tile)) return specs;
   Spec gathering = tile;
   gathering.gather = has_tma(tile.family);
@@ -530,7 +538,8 @@ bool is_listed(const Spec& spec) {
   tile.split = SplitKMode::none;
   tile.slices = tile.cluster_k = 1;
   tile.multicast_m = tile.multicast_n = 1;
-  tile.gather = tile.fuses_classes = tile.narrow = tile.product = tile.by_group = tile.apart = tile.halves = false;
+  tile.gather = tile.half_lines = tile.fuses_classes = tile.narrow = tile.product = false;
+  tile.by_group = tile.apart = tile.halves = false;
   std::vector<Spec> listed = tiles(spec.family, true);
   listed.insert(listed.end(), std::begin(kSm90WeightTiles), std::end(kSm90WeightTiles));
   if (std::ranges::find(listed, tile) == listed.end()) return false;
@@ -541,6 +550,8 @@ bool is_listed(const Spec& spec) {
   if (!alone && (!tma || (!fours && std::ranges::none_of(kMulticasts, shares)))) return false;
   if (spec.gather && (!is_plain(spec) || !tma)) return false;
   if (spec.fuses_classes && spec.transposed) return false;
+  if (spec.half_lines && (spec.gather || spec.fuses_classes || spec.narrow || spec.product || spec.by_group))
+    return false;
   if ((spec.product || spec.by_group) && (spec.gather || spec.fuses_classes)) return false;
   if (spec.halves && !spec.apart) return false;
   if (spec.narrow && (!alone || !tma || spec.pingpong || spec.gather || spec.fuses_classes)) return false;
