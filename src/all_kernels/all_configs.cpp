@@ -322,6 +322,7 @@ class Collector {
     }
     for (const SplitKMode split : {SplitKMode::serial, SplitKMode::parallel, SplitKMode::stream_k})
       visit(convolution(Conv::dgrad, DType::bf16, DType::bf16, 2), split);
+    for (const Conv kind : kConvs) visit(convolution_of(kind, 96, 96));  // half lines
     visit(convolution(Conv::fprop, DType::i8, DType::i32, 2));
     for (const DType type : {DType::e4m3, DType::i8}) {
       GemmProblem layer = convolution(Conv::fprop, type, DType::bf16, 2);

@@ -32,8 +32,7 @@ struct WgmmaMainloop {
   static constexpr uint32_t kSteps = C.tile.k * size_of(C.operands.a) / 32;
   static constexpr uint32_t kSharers = sharers(C);
   static constexpr uint32_t kWaveSums = C.tile.n / 2 / kHalves;
-  static constexpr uint32_t kLineA = line_bytes(C.operands.a_major, C.tile.m, C.operands.a);
-  static constexpr uint32_t kLineB = line_bytes(C.operands.b_major, stage_columns(C), C.operands.b);
+  static constexpr uint32_t kLineA = line_bytes_of_a(C), kLineB = line_bytes_of_b(C);
   static constexpr bool kTwoParts = promotes_two_parts(C);
   // Unrolled, the loop asks for the next k block while sums are still added. Where scales are read after the
   // multiplication, or wide parts are integers, there are no registers for that.
@@ -65,7 +64,7 @@ struct WgmmaMainloop {
   /// `row`: the tile's first of this warpgroup.
   CLEAVE_DEVICE WgmmaMainloop(const GemmParams&, uint32_t smem, uint32_t row, uint32_t sharer) : first_sharer(sharer) {
     constexpr SmemPlan kPlan = smem_plan(C);
-    stage_a = smem + kPlan.a + row_offset_bytes<C.operands.a_major>(row, C.tile.k, C.operands.a);
+    stage_a = smem + kPlan.a + row_offset_bytes<C.operands.a_major, kLineA>(row, C.tile.k, C.operands.a);
     stage_b = smem + kPlan.b;
     full = smem + kPlan.barriers;
     empty = full + C.tile.stages * 8;
@@ -276,11 +275,11 @@ struct WgmmaMainloop {
 
   CLEAVE_HD static constexpr uint32_t offset_a(uint32_t step, uint32_t wave) {
     return k_step_bytes<C.operands.a_major, kLineA>(step, C.tile.m, C.operands.a) +
-           row_offset_bytes<C.operands.a_major>(wave / kHalves * 64, C.tile.k, C.operands.a);
+           row_offset_bytes<C.operands.a_major, kLineA>(wave / kHalves * 64, C.tile.k, C.operands.a);
   }
   CLEAVE_HD static constexpr uint32_t offset_b(uint32_t step, uint32_t wave) {
     return k_step_bytes<C.operands.b_major, kLineB>(step, stage_columns(C), C.operands.b) +
-           row_offset_bytes<C.operands.b_major>(wave % kHalves * (C.tile.n / kHalves), C.tile.k, C.operands.b);
+           row_offset_bytes<C.operands.b_major, kLineB>(wave % kHalves * (C.tile.n / kHalves), C.tile.k, C.operands.b);
   }
 
   CLEAVE_DEVICE void multiply(uint32_t stage, uint32_t step, uint32_t wave, WavePart& sums, bool accumulate) {
