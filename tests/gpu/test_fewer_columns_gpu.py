@@ -6,11 +6,11 @@ import pytest
 
 pytest.importorskip("torch")
 
-from served import skip_unless_served  # noqa: E402
+from served import skip_unless_served
 
-from cleave import _core  # noqa: E402
-from cleave.testing import grouped  # noqa: E402
-from cleave.testing.arrays import TorchArrays  # noqa: E402
+from cleave import _core
+from cleave.testing import grouped
+from cleave.testing.arrays import TorchArrays
 
 TILES = ((128, 96), (128, 144), (64, 128), (256, 112), (128, 176))
 KINDS = {

@@ -113,7 +113,8 @@ struct WgmmaMainloop {
   }
 
  private:
-  /// After a vote the compiler knows that a warp agrees, so that what both ways leave behind stays in uniform registers.
+  /// After a vote the compiler knows that a warp agrees, so that what both ways leave behind stays in uniform
+  /// registers.
   CLEAVE_DEVICE static bool has_few_columns(const Tile<C>& tile) {
     if constexpr (kFewer == kColumns) return false;
     return __all_sync(0xffffffffu, tile.n0 + kFewer >= tile.group_end);

@@ -5,7 +5,7 @@
 
 namespace cleave {
 
-/// By all threads of a CTA, of which the second warp does it: the first one's has barriers to set up meanwhile. They may
+/// By all threads of a CTA, of which the second warp does it: the first one has barriers to set up meanwhile. They may
 /// read the table after the CTA's next barrier. `memory`: group_table_bytes(Capacity) of shared memory, 8-byte aligned.
 /// `step`: of a schedule's work tile along the grouped dimension, in elements.
 template <uint32_t Capacity>
