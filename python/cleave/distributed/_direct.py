@@ -7,12 +7,11 @@ from functools import cache
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch._C import _is_any_autocast_enabled
+from torch import Tensor, is_grad_enabled, nn
+from torch._C import _is_any_autocast_enabled, _len_torch_dispatch_stack, _len_torch_function_stack
 from torch._C._functorch import peek_interpreter_stack
 from torch.autograd import _profiler_enabled
-from torch.overrides import _get_current_function_mode
-from torch.utils._python_dispatch import _get_current_dispatch_mode
+from torch.compiler import is_compiling
 
 from . import _operators
 
@@ -45,19 +44,21 @@ def _options_of(name: str) -> frozenset[str]:
 
 def is_watched(arguments: tuple[Any, ...]) -> bool:
     """Whether it makes a difference."""
-    if torch.compiler.is_compiling():
+    if is_compiling():
         return True
-    records = torch.is_grad_enabled()
+    records = is_grad_enabled()
     for x in arguments:
+        if x is None:
+            continue
         kind = type(x)
         if kind is Tensor or kind is nn.Parameter:
             if (records and x.requires_grad) or not (x.is_cuda or x.is_cpu):
                 return True
-        elif x is not None and kind is not str:
+        elif kind is not str:
             return True
     return (
-        _get_current_dispatch_mode() is not None
-        or _get_current_function_mode() is not None
+        _len_torch_dispatch_stack() > 0
+        or _len_torch_function_stack() > 0
         or peek_interpreter_stack() is not None
         or _profiler_enabled()
         or _is_any_autocast_enabled()

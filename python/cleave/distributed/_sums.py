@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -17,6 +18,11 @@ from ._fold import fold, is_fused, onto
 from ._peer_memory import PeerMemory, bytes_of
 from ._peers import Peers, first_rows, peers_of, rows_of
 from ._transports import Collectives, Multiply, carrier_for, fills_a_gpu, is_large, way_of
+
+
+def sums_in_products() -> bool:
+    """CLEAVE_SUMS_IN_PRODUCTS=1, on all ranks: small products add up what all ranks have before their epilogue."""
+    return os.environ.get("CLEAVE_SUMS_IN_PRODUCTS", "") == "1"
 
 
 class Form(NamedTuple):
@@ -77,7 +83,8 @@ class Form(NamedTuple):
         at_once = None
         if one_shot or (scatter and not large):
             first, added, most = (0, rows, rows) if one_shot else (peers.rank * share, own, share)
-            kinds = one_shot, unsplit, exact, partial, out_dtype, activation
+            in_strips = one_shot and sums_in_products() and a.is_cuda and a.itemsize > 1
+            kinds = one_shot, in_strips, unsplit, exact, partial, out_dtype, activation
             at_once = _core.SumForm(rows, columns, first, added, most, *kinds, call)
         return cls(*sizes, activation, out_dtype, partial, transport, at_once)
 
@@ -168,7 +175,7 @@ def of_products(name: str, scatter: bool) -> Callable[..., Tensor]:
 
         carrier = carrier_for(peers, a.device, form.transport, form.call, form.bytes)
         if form.at_once is not None and type(carrier) is PeerMemory:
-            _know(peers, carrier, form, *given)
+            _know(peers, carrier, form, *given, asked, False)
             return _core.sum_over_ranks(carrier.places, form.at_once, a, b, None, None, bias, c, None, asked, False)
 
         def multiply(out: Tensor | None, rows: slice, epilogue: Any = None) -> Tensor:
@@ -224,7 +231,7 @@ def of_scaled_products(name: str, scatter: bool) -> Callable[..., Tensor]:
         carrier = carrier_for(peers, a.device, form.transport, form.call, form.bytes)
         if form.at_once is not None and type(carrier) is PeerMemory:
             if not exact:
-                _know(peers, carrier, form, *given)
+                _know(peers, carrier, form, *given, None, use_fast_accum)
             operands = a, b, *(scales if exact else (scale_a, scale_b)), bias, c, scale_d, None, use_fast_accum
             return _core.sum_over_ranks(carrier.places, form.at_once, *operands)
         by_row = scale_a is not None and scale_a.dim() == 2 and scale_a.shape[0] == a.shape[0]
