@@ -1,4 +1,4 @@
-#include "plan/across.h"
+#include "cleave/across.h"
 
 #include <algorithm>
 #include <mutex>
@@ -7,6 +7,7 @@
 
 #include "cleave/device.h"
 #include "cleave/peers/strip_sizes.h"
+#include "plan/across.h"
 #include "plan/catalogue.h"
 #include "plan/gpu_plan.h"
 #include "problem/problem_hash.h"

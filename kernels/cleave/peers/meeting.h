@@ -29,7 +29,7 @@ struct Meeting {
   const uint32_t number, peer;  // the meeting's, and the thread's peer's
   const Arrival arrival;
 
-  /// Of a CTA's threads.
+  /// By a CTA's threads.
   CLEAVE_DEVICE explicit Meeting(const MeetingParams& params)
       : Meeting(params, params.first + blockIdx.x, threadIdx.x, next(params, params.first + blockIdx.x)) {}
 

@@ -50,8 +50,8 @@ CLEAVE_DEVICE PushedVector received(const uint4& v) {
 }
 
 /// Sends a thread's pieces to all peers, and receives theirs, as all[piece][rank]. Which of them exist is the same on
-/// all ranks. `place`: says where they go, and which meetings they belong to. False: the group is broken, and `all` is as
-/// it was.
+/// all ranks. `place`: says where they go, and which meetings they belong to. False: the group is broken, and `all`
+/// is as it was.
 template <uint32_t Ranks, uint32_t Pieces, class Place>
 CLEAVE_DEVICE bool exchange(const Place& place, const PushedVector (&own)[Pieces], const bool (&exists)[Pieces],
                             PushedVector (&all)[Pieces][Ranks]) {

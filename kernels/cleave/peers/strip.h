@@ -32,7 +32,7 @@ class Strip {
   CLEAVE_DEVICE uint32_t column(uint32_t i) const { return thread_ / 32 * 16 + thread_ % 32 / 4 + i % 4 / 2 * 8; }
 
   /// What this rank has becomes the sum of all ranks', in their order, each rounded to Partial; sums[i] is of (row(i),
-  /// column(i)). `rows`: of D. Of no use where the group is broken.
+  /// column(i)). `rows`: of D. Useless where the group is broken.
   CLEAVE_DEVICE void add_up(uint32_t rows, float* sums) const {
     PushedVector own[Vectors], all[Vectors][Ranks];
     bool exists[Vectors];

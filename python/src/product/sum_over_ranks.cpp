@@ -8,10 +8,10 @@
 #include <cstring>
 #include <unordered_map>
 
+#include "cleave/across.h"
 #include "module/bindings.h"
 #include "operands/fold_operands.h"
 #include "peers/places.h"
-#include "plan/across.h"
 #include "product/product.h"
 
 namespace nb = nanobind;
