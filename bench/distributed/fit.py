@@ -136,8 +136,9 @@ def projection(rows: list[dict[str, Any]], found: dict[tuple[str, str], Fit], si
         yield case.operation, shape, f"{case.product:.0f}", f"{ours:.0f}", f"{nccl:.0f}", f"{nccl / ours:.2f}"
 
 
-def main() -> None:
-    result, path = report.load(Path(sys.argv[1])), Path(sys.argv[2]) if len(sys.argv) > 2 else COST
+def refit(results: Path, path: Path) -> None:
+    """Writes the model anew, and says how far off it is."""
+    result = report.load(results)
     size, rows = result["machine"]["gpus"], result["rows"]
     found, text = fits(rows, size), COST.read_text()
     print(f"{result['machine']['gpu']}, {size} GPUs, Cleave {cleave.__version__}\n")
@@ -159,4 +160,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    refit(Path(sys.argv[1]), Path(sys.argv[2]) if len(sys.argv) > 2 else COST)

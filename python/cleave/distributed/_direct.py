@@ -3,6 +3,7 @@ longer than all else that it does."""
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from functools import cache
 from typing import Any
 
@@ -26,6 +27,8 @@ def call(name: str, *arguments: Any, only: dict[str, Any] | None = None, **optio
     implementation alone is told.
     """
     if is_watched(arguments) or (options and not _are_plain(name, options)):
+        if options and not is_compiling():
+            _check_names(name, options)
         return getattr(torch.ops.cleave, name)(*arguments, **options)
     if only:
         options |= only
@@ -34,6 +37,15 @@ def call(name: str, *arguments: Any, only: dict[str, Any] | None = None, **optio
 
 def _are_plain(name: str, options: dict[str, Any]) -> bool:
     return all(option in _options_of(name) and type(x) in _PLAIN_OPTIONS for option, x in options.items())
+
+
+def _check_names(name: str, options: dict[str, Any]) -> None:
+    arguments = [argument.name for argument in getattr(torch.ops.cleave, name).default._schema.arguments]
+    for option in options.keys() - set(arguments):
+        names = ["group" if argument == "group_name" else argument for argument in arguments]
+        close = get_close_matches(option, names, 1)
+        meant = f"Did you mean {close[0]!r}?" if close else f"It has {', '.join(names)}"
+        raise TypeError(f"{name}() got an unexpected keyword argument {option!r}. {meant}")
 
 
 @cache

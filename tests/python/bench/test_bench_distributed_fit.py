@@ -49,8 +49,19 @@ def test_a_fit_finds_what_times_were_made_of(tmp_path: Path) -> None:
     assert "| reduce_scatter | 1024 x 1024 x 2048 | 20 | 33 | 43 | 1.28 |" in said  # of eight GPUs
 
 
+def test_a_refit_keeps_what_it_is_fitted_to() -> None:
+    arguments = [sys.executable, "-m", "bench.distributed", "--refit"]
+    done = subprocess.run(arguments, env=ENVIRONMENT, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2
+    assert "--refit needs --out, the file of the results that it fits to" in done.stderr
+
+
 MODEL = """
-from cleave._cost_over_ranks import ADDED, added, is_one_shot
+from cleave._cost_over_ranks import ADDED, Added, added, is_one_shot, nccl_wins
+slow = {key: Added(1.0, 0.0, 1e-5 if key[1] == "peer" else 1e-6) for key in ADDED}  # as if memory went over PCIe
+for operation in ("all_reduce", "reduce_scatter", "all_gather"):
+    assert not any(nccl_wins(operation, 1 << power, 2) for power in range(10, 30))
+    assert nccl_wins(operation, 1 << 20, 2, slow) and not nccl_wins(operation, 1 << 12, 2, slow)
 sizes = [1 << power for power in range(10, 27)]
 for size in (2, 4, 8):
     times = [added("all_reduce", "peer", whole, size) for whole in sizes]

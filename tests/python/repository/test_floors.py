@@ -9,8 +9,8 @@ import pytest
 ROOT = Path(__file__).parents[3]
 KERNELS, SOURCES, MODULE = ROOT / "kernels" / "cleave", ROOT / "src", ROOT / "python" / "src"
 
-# From the ground up. Kernels of reduce, quantize, moe, route and lora are programs of their own, which no other includes;
-# those of peers, too, but what ranks say to each other is a product's as well.
+# From the ground up. Kernels of reduce, quantize, moe, route and lora are programs of their own, which no other
+# includes; those of peers, too, but what ranks say to each other is a product's as well.
 KERNEL_FLOORS = [
     "core",
     "ptx",
