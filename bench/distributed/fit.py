@@ -152,7 +152,7 @@ def refit(results: Path, path: Path) -> None:
         if way != "halves":
             made = f'("{operation}", "{way}"): Added({us:.2f}, {root:.3g}, {byte:.3g}),'
             text = re.sub(rf'\("{operation}", "{way}"\): Added\(.*?\),', made, text)
-    path.write_text(text)
+    path.write_text(re.sub(r"^GPUS = \d+", f"GPUS = {size}", text, flags=re.MULTILINE))
     print(*report.table(names, table), sep="\n")
     print(f"\nA projection to {PROJECTED} GPUs of one host, microseconds:\n")
     names = ("operation", "M x N x K", "product", "ours", "NCCL behind it", "ratio")

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from math import sqrt
 from typing import NamedTuple
 
-MEASURED = 1 << 18  # bytes of a whole, of which the model's least cases have about as many
+GPUS = 2  # that it was fitted to
+MEASURED = 1 << 18  # bytes of a whole, of which the least cases have about as many
 WIRE = 3.7e5  # bytes a microsecond, one way, that copy engines move between two GPUs of one host
 
 
@@ -62,7 +63,7 @@ def nccl_wins(operation: str, whole: int, size: int, table: Table = ADDED) -> bo
     """Whether NCCL takes less time than the memory of peers, where nothing is made meanwhile and that was measured;
     whole: as in `sent`."""
     peer, nccl = (added(operation, transport, whole, size, table) for transport in ("peer", "nccl"))
-    return size > 1 and whole >= MEASURED and nccl < peer
+    return size == GPUS and whole >= MEASURED and nccl < peer
 
 
 def added(operation: str, transport: str, whole: int, size: int, table: Table = ADDED) -> float:
