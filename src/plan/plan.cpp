@@ -6,6 +6,7 @@
 #include "cleave/names.h"
 #include "cpu/cpu_plan.h"
 #include "launch/conv_grid.h"
+#include "plan/across.h"
 #include "plan/batch_invariant.h"
 #include "plan/catalogue/candidates.h"
 #include "plan/gpu_plan.h"
@@ -215,6 +216,7 @@ std::string remember(const GemmPlan& plan) {
 }
 
 void forget_plans() {
+  forget_plans_across();
   known_plans<GemmPlan, kMostGemmPlanBytes, GemmProblem>().clear();
 }
 
