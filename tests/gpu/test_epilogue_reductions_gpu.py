@@ -91,6 +91,65 @@ def test_lines_of_one_tile_and_of_many(sizes: tuple[int, int], batch: int | None
         assert bool((buffer == 77.0).all())
 
 
+@cleave.epilogue
+def of_groups(acc, scale: cleave.scalar):
+    x = acc * scale
+    return cleave.outputs(d=x, rows=cleave.sum(x, over="rows"), largest=cleave.absmax(x))
+
+
+def of_each_group(d: torch.Tensor, starts: list[int], counts: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
+    parts = [d[start : start + count].double() for start, count in zip(starts, counts, strict=True)]
+    reach = [part.abs().max() if part.numel() else part.new_zeros(()) for part in parts]
+    return torch.stack([part.sum(0) for part in parts]), torch.stack(reach)
+
+
+@pytest.mark.parametrize("mode", ["none", "parallel", "stream_k"])
+def test_tiles_of_groups(mode: str) -> None:
+    """Sums of small integers, which are exact, by a dozen of the tiles that the planner considers: groups in any order,
+    empty ones among them, rows of none between them. Results lie between canaries."""
+    counts = [129, 0, 1, 300, 7, 64, 128, 33]
+    starts = [400, 390, 5, 530, 6, 840, 250, 910]
+    bounds = {name: torch.tensor(x, device="cuda") for name, x in (("starts", starts), ("sizes", counts))}
+    a = torch.randint(-2, 3, (1000, 256), device="cuda").bfloat16()
+    b = torch.randint(-2, 3, (8, 264, 256), device="cuda").bfloat16().mT
+    call = of_groups(scale=1.0)
+    plan = cleave.plan_grouped_gemm(a, b, **bounds, epilogue=call, split_k_mode=mode)
+    kernels = sorted({tuple(c["kernel"].split()[:2]): c["kernel"] for c in plan.candidates}.values())
+    for kernel in kernels[:: max(len(kernels) // 12, 1)]:
+        framed = [torch.full((3, *shape), 77.0, device="cuda") for shape in ((8, 264), (8,))]
+        d = torch.full((1000, 264), 77.0, device="cuda", dtype=torch.bfloat16)
+        out = (d, *(x[1] for x in framed))
+        _core.plan_as(plan, kernel).run(a, b, **bounds, epilogue=call, out=out)
+        exact = torch.zeros(1000, 264, dtype=torch.float64, device="cuda")
+        for g, (start, count) in enumerate(zip(starts, counts, strict=True)):
+            exact[start : start + count] = a[start : start + count].double() @ b[g].double()
+        for made, expected in zip(framed, of_each_group(exact, starts, counts), strict=True):
+            assert torch.equal(made[1].double(), expected), kernel
+            assert bool((made[[0, 2]] == 77.0).all()), kernel
+
+
+def test_groups_in_a_graph() -> None:
+    """Where groups end changes between replays."""
+    a = torch.randn(512, 128, device="cuda").bfloat16()
+    b = torch.randn(4, 128, 256, device="cuda").bfloat16()
+    offs = torch.tensor([100, 200, 300, 512], device="cuda", dtype=torch.int32)
+    call = of_groups(scale=0.5)
+    cleave.grouped_gemm(a, b, offs, epilogue=call)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = cleave.grouped_gemm(a, b, offs, epilogue=call)
+    for ends in ([100, 200, 300, 512], [0, 0, 512, 512], [1, 130, 131, 400]):
+        offs.copy_(torch.tensor(ends))
+        graph.replay()
+        eager = cleave.grouped_gemm(a, b, offs, epilogue=call)
+        assert all(torch.equal(mine, theirs) for mine, theirs in zip(captured, eager, strict=True))
+        starts = [0, *ends[:-1]]
+        sizes = [end - start for start, end in zip(starts, ends, strict=True)]
+        expected = of_each_group(eager[0], starts, sizes)
+        torch.testing.assert_close(eager[1].double(), expected[0], rtol=2e-2, atol=0.5)
+        torch.testing.assert_close(eager[2].double(), expected[1], rtol=1e-2, atol=1e-2)
+
+
 def test_quantised_in_the_same_launch() -> None:
     generator = torch.Generator("cuda").manual_seed(1)
     a, b = (torch.randn(shape, generator=generator, device="cuda").half() for shape in ((200, 512), (512, 384)))

@@ -5,7 +5,7 @@ What each takes as inputs is drawn in the shapes that its users may write, next 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any

@@ -37,12 +37,7 @@ void check_options(const GemmInputs& inputs, const ProductArguments& arguments, 
         "scale_d is given beside out_scale; pass scale_d where the scale is known, out_scale where "
         "it is to be computed");
   }
-  bool ue8m0 = false, zero_rest = true;
-  arguments.read<arg::UseUe8m0>(ue8m0);
-  if (ue8m0) {
-    refuse_value("use_ue8m0 is True beside out_scale=\"{}\"; it is for out_scale=\"block_1x128\"",
-                 to_string(granularity));
-  }
+  bool zero_rest = true;
   arguments.read<arg::ZeroRest>(zero_rest);
   if (!zero_rest) {
     refuse_value("zero_rest is False beside out_scale=\"{}\", which quantises all rows of D; omit it",
@@ -71,6 +66,9 @@ nb::object multiply_and_quantize(GemmInputs inputs, ProductArguments arguments, 
   check_that_d_is_a_matrix(inputs, form.grouped, granularity);
   const nb::handle out = inputs.get<arg::Out>(), scale_out = inputs.get<arg::ScaleOut>();
   const DType type = quantized_type(out, arguments.get<arg::OutDtype>());
+  bool ue8m0 = false;
+  arguments.read<arg::UseUe8m0>(ue8m0);
+  arguments.set<arg::UseUe8m0>({});
   inputs.set<arg::Out>({});
   inputs.set<arg::ScaleOut>({});
   arguments.set<arg::OutScale>({});
@@ -79,7 +77,7 @@ nb::object multiply_and_quantize(GemmInputs inputs, ProductArguments arguments, 
   const nb::object product = multiply(inputs, arguments, call, form);
   return nb::module_::import_("cleave._core")
       .attr("quantize")(product, dtype_name(type), nb::str(std::string(to_string(granularity)).c_str()), "out"_a = out,
-                        "scale_out"_a = scale_out);
+                        "scale_out"_a = scale_out, "use_ue8m0"_a = ue8m0);
 }
 
 }  // namespace cleave::python

@@ -128,9 +128,7 @@ def test_gradients_of_what_each_group_comes_to(dimension: str, compiled: bool) -
     made = call(a, b, scale)
     exact = [x.detach().double().requires_grad_() for x in (a, b, scale)]
     ends = [slice(0, 3), slice(3, 9)]
-    parts = [
-        exact[0][end] @ exact[1][g] if rows else exact[0][g] @ exact[1][:, end] for g, end in enumerate(ends)
-    ]
+    parts = [exact[0][end] @ exact[1][g] if rows else exact[0][g] @ exact[1][:, end] for g, end in enumerate(ends)]
     along = 0 if rows else 1
     wanted = (
         torch.cat(parts, along) * exact[2],

@@ -254,9 +254,7 @@ _RESULTS = {
     "mixed_grouped_gemm": lambda call: _outputs(
         call, _mixed_grouped_gemm, _float_dtype(call.a), lambda call: call.offs.shape[0]
     ),
-    "grouped_gemm": lambda call: _outputs(
-        call, _grouped_gemm, default_dtype(call.a, call.scale_a), _group_count
-    ),
+    "grouped_gemm": lambda call: _outputs(call, _grouped_gemm, default_dtype(call.a, call.scale_a), _group_count),
     "quantize": lambda call: _quantized(call.x, call.dtype, call.granularity, call.scale_major),
     "quantize_asymmetric": _quantize_asymmetric,
     "quantize_static": lambda call: _packed(call.x, call.dtype),
