@@ -176,16 +176,15 @@ def _quantises_apart(options: dict[str, Any]) -> bool:
     return options.get("out_scale") in ("row", "tensor", "block_128x128")
 
 
-def _quantised(multiply: Callable[..., Any], options: dict[str, Any]) -> tuple[Tensor, Tensor]:
-    """D, by two operators, with the bits of `cleave.gemm`'s kernels."""
+def _quantised(multiply: Callable[..., Any], options: dict[str, Any]) -> tuple[Tensor, ...]:
+    """D and its scales, by two operators, with the bits of `cleave.gemm`'s kernels; what a function makes beside D lies
+    between."""
     options = dict(options)
     granularity, dtype = options.pop("out_scale"), options.pop("out_dtype", None)
     use_ue8m0 = options.pop("use_ue8m0", False)
     if dtype is None:
         raise TypeError(f'out_dtype is None beside out_scale="{granularity}"; pass torch.int8 or an 8-bit float')
-    d = multiply(out_dtype=torch.float32 if dtype == torch.int8 else torch.bfloat16, **options)
-    if not isinstance(d, Tensor):
-        raise ValueError(
-            f'the epilogue function has several outputs, but out_scale="{granularity}" quantises one; leave one out'
-        )
-    return _quantize(d, dtype, granularity, use_ue8m0=use_ue8m0)
+    made = multiply(out_dtype=torch.float32 if dtype == torch.int8 else torch.bfloat16, **options)
+    d, *others = (made,) if isinstance(made, Tensor) else made
+    q, scale = _quantize(d, dtype, granularity, use_ue8m0=use_ue8m0)
+    return q, *others, scale

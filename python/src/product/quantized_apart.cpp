@@ -46,9 +46,6 @@ void check_options(const GemmInputs& inputs, const ProductArguments& arguments, 
   if (PyTuple_Check(inputs.get<arg::Out>().ptr())) {
     refuse_value("out is a tuple, but out_scale has one result to quantise; pass an array, or no out");
   }
-  if (EpilogueArguments(inputs.get<arg::Epilogue>(), {}).outputs_beside_d() > 0) {
-    refuse_value("the epilogue function has several outputs, but out_scale quantises one; leave one of them out");
-  }
   if (given(call.get<arg::Stream>())) {
     // The product in between is its framework's memory, which may be used again, on the current
     // stream, as soon as this call returns.
@@ -75,9 +72,17 @@ nb::object multiply_and_quantize(GemmInputs inputs, ProductArguments arguments, 
   // bfloat16 has four bits more than the 8-bit floats, but only one more than int8.
   arguments.set<arg::OutDtype>(dtype_name(type == DType::i8 ? DType::f32 : DType::bf16));
   const nb::object product = multiply(inputs, arguments, call, form);
-  return nb::module_::import_("cleave._core")
-      .attr("quantize")(product, dtype_name(type), nb::str(std::string(to_string(granularity)).c_str()), "out"_a = out,
-                        "scale_out"_a = scale_out, "use_ue8m0"_a = ue8m0);
+  // D, and what a function makes beside it.
+  const nb::tuple made = nb::isinstance<nb::tuple>(product) ? nb::cast<nb::tuple>(product) : nb::make_tuple(product);
+  const nb::object quantized =
+      nb::module_::import_("cleave._core")
+          .attr("quantize")(made[0], dtype_name(type), nb::str(std::string(to_string(granularity)).c_str()),
+                            "out"_a = out, "scale_out"_a = scale_out, "use_ue8m0"_a = ue8m0);
+  nb::list results;
+  results.append(quantized[0]);
+  for (size_t i = 1; i < made.size(); ++i) results.append(made[i]);
+  results.append(quantized[1]);
+  return nb::tuple(results);
 }
 
 }  // namespace cleave::python

@@ -341,13 +341,17 @@ def test_what_another_launch_quantises(product: str, options: dict[str, Any]) ->
             assert torch.equal(made[1], expected[1]) and torch.equal(made[0].float(), expected[0].float())
 
 
-def test_rows_that_are_not_quantised() -> None:
+def test_rows_are_quantised_beside_other_outputs() -> None:
     a, b, bias, _, _ = (x.detach() for x in operands())
     with pytest.raises(TypeError, match="out_dtype is None"):
         cleave.torch.gemm(a, b, out_scale="row")
     function = gelu_rows(bias=bias, weight=torch.ones(M))
-    with pytest.raises(ValueError, match="several outputs"):
-        cleave.torch.gemm(a, b, epilogue=function, out_dtype=torch.int8, out_scale="row")
+    options = {"epilogue": function, "out_dtype": torch.int8, "out_scale": "row"}
+    made, (d, *others) = cleave.torch.gemm(a, b, **options), cleave.torch.gemm(a, b, epilogue=function)
+    expected = (*cleave.quantize(d, "int8"), *others)
+    for same in (made, cleave.gemm(a, b, **options)):
+        assert len(same) == len(expected) == 3
+        assert all(map(torch.equal, (same[0], same[-1], *same[1:-1]), expected))
 
 
 def test_copies_and_other_processes_have_the_function() -> None:
