@@ -7,6 +7,7 @@
 #include <string>
 
 #include "cleave/conv.h"
+#include "cleave/core/reduction.h"
 #include "cleave/epilogue.h"
 
 namespace cleave::typical {
@@ -133,20 +134,18 @@ inline GemmProblem with_matrices(GemmProblem p, const char* function) {
   return p;
 }
 
-/// One that reduces D, to a value for each row (of grouped columns: for each column) and, without groups, for all.
+/// One that reduces D, to a value for each row (of grouped columns: for each column), and for all of it or of a group.
 inline GemmProblem with_reductions(GemmProblem p) {
-  const bool by_column = p.groups.dimension == Grouping::n;
-  const bool cut = by_column || p.groups.dimension == Grouping::m;
-  const std::string of_line =
-      fmt::format("%0 = multiply acc acc\nd = acc\nnorm = sum {} %0", by_column ? "row" : "column");
-  p.epilogue.function = &epilogue_function(cut ? of_line : of_line + "\namax = absmax scalar acc");
-  const bool joins = p.conv.kind != Conv::none;
+  const Grouping grouping = p.groups.dimension;
+  const bool by_column = grouping == Grouping::n, cut = by_column || grouping == Grouping::m;
+  p.epilogue.function = &epilogue_function(fmt::format(
+      "%0 = multiply acc acc\nd = acc\nnorm = sum {} %0\namax = absmax scalar acc", by_column ? "row" : "column"));
   const auto line = [&](InputShape shape, int64_t length) {
-    return EpilogueLayout{
-        .shape = shape, .alignment = 4, .stride = 1, .stride_batch = p.batch > 1 && !cut && !joins ? length : 0};
+    const bool own = cut ? is_over_groups(grouping, shape) : p.conv.kind == Conv::none;
+    return EpilogueLayout{.shape = shape, .alignment = 4, .stride = 1, .stride_batch = p.batch > 1 && own ? length : 0};
   };
   p.epilogue.outputs[0] = by_column ? line(InputShape::row, p.n) : line(InputShape::column, p.m);
-  if (!cut) p.epilogue.outputs[1] = line(InputShape::scalar, 1);
+  p.epilogue.outputs[1] = line(InputShape::scalar, 1);
   return p;
 }
 
