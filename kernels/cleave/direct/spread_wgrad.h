@@ -42,7 +42,7 @@ class DirectSpreadWgrad {
       : p_(p), shared_(shared), smem_(ptx::shared_address(shared)) {
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < kBlocks; ++i)
-      column_[i] = (tap_place(C, (column_block() + i) * 8 + lane_ / 4).gradient + lane_ % 4) * 4;
+      column_[i] = (tap_place(C, (column_block() + i) * 8 + lane() / 4).gradient + lane() % 4) * 4;
   }
 
   CLEAVE_DEVICE void run() {
@@ -61,6 +61,7 @@ class DirectSpreadWgrad {
       __syncthreads();  // the other stage's readers are done, too
       const uint32_t other = 2 * smem_ + tap_words(C) * 4 - stage;
       const bool last = cta + gridDim.x >= p_.shape.tiles;
+      const bool whole = tile.whole;
       const Tile next = last ? tile : locate_tile(cta + gridDim.x);
       CLEAVE_NO_UNROLL
       for (uint32_t step = 0; step < kSteps; ++step) {
@@ -70,9 +71,9 @@ class DirectSpreadWgrad {
         uint32_t rows[kPairs][4];
         pair_up(own, rows);
         const bool leaves = step + 1 == kSteps;
-        const Tile from = leaves ? next : tile;
-        load(from, leaves ? 0 : step + 1, own);  // the last tile's first step again
-        multiply(tile, stage, step, rows, sums);
+        if (leaves) tile = next;
+        load(tile, leaves ? 0 : step + 1, own);  // the last tile's first step again
+        multiply(whole, stage, step, rows, sums);
         if (fills) store_words(other, step, words);
       }
       CLEAVE_NO_UNROLL
@@ -82,7 +83,6 @@ class DirectSpreadWgrad {
         store_words(other, i, words);
       }
       stage = other;
-      tile = next;
     }
     add_warps(sums);
     if constexpr (C.schedule.split == SplitKMode::parallel) {
@@ -117,6 +117,7 @@ class DirectSpreadWgrad {
     p_.shape.blocks.divmod(blockIdx.x, slice, block);
     return block;
   }
+  CLEAVE_DEVICE static uint32_t lane() { return threadIdx.x % 32; }
   CLEAVE_DEVICE uint32_t blocks_of_channels() const { return ceil_div(p_.shape.channels, kSpreadChannels); }
   CLEAVE_DEVICE uint32_t filter0() const { return block() / blocks_of_channels() * kFilters; }
   CLEAVE_DEVICE uint32_t channel0() const { return block() % blocks_of_channels() * kSpreadChannels; }
@@ -126,8 +127,8 @@ class DirectSpreadWgrad {
 
   CLEAVE_DEVICE Tile locate_tile(uint32_t cta) const {
     const DirectTile at = locate(p_.shape, cta);
-    const uint32_t across = lane_ % 4;
-    const uint32_t channel = channel0() + part_of_channels() * kSpreadOfWarp + lane_ / 4 * kSpreadVector;
+    const uint32_t across = lane() % 4;
+    const uint32_t channel = channel0() + part_of_channels() * kSpreadOfWarp + lane() / 4 * kSpreadVector;
     Tile tile{.y = at.row * kLines * 2, .x = at.column * kWidth};
     const uint32_t after = p_.shape.gathered[1] - tile.x;
     tile.lines = p_.shape.gathered[0] - tile.y;
@@ -212,10 +213,10 @@ class DirectSpreadWgrad {
     }
   }
 
-  CLEAVE_DEVICE void multiply(const Tile& tile, uint32_t stage, uint32_t step, const uint32_t (&rows)[kPairs][4],
+  CLEAVE_DEVICE void multiply(bool whole, uint32_t stage, uint32_t step, const uint32_t (&rows)[kPairs][4],
                               float (&sums)[kBlocks][kPairs][4]) const {
     const uint32_t at = first_pixel(step), from = stage + (at / kWidth * kLine + at % kWidth) * 4;
-    if (!tile.whole && is_infinite(rows)) return multiply_apart(from, rows, sums);
+    if (!whole && is_infinite(rows)) return multiply_apart(from, rows, sums);
     CLEAVE_UNROLL
     for (uint32_t block = 0; block < kBlocks; ++block) {
       const uint32_t cols[2] = {ptx::load_shared_32(from + column_[block]),
@@ -243,7 +244,7 @@ class DirectSpreadWgrad {
                                 ptx::load_shared_32(from + column_[block] + kSpreadAcross / 2 * 4)};
       CLEAVE_NO_UNROLL
       for (uint32_t column = 0; column < 8; ++column) {
-        const uint32_t mask = from + (tap_place(C, (column_block() + block) * 8 + column).mask + lane_ % 4) * 4;
+        const uint32_t mask = from + (tap_place(C, (column_block() + block) * 8 + column).mask + lane() % 4) * 4;
         const uint32_t exist[2] = {ptx::load_shared_32(mask), ptx::load_shared_32(mask + kSpreadAcross / 2 * 4)};
         CLEAVE_UNROLL
         for (uint32_t pair = 0; pair < kPairs; ++pair) {
@@ -254,7 +255,7 @@ class DirectSpreadWgrad {
           ptx::mma<kType, kType>(added, met, cols[0], cols[1]);
           CLEAVE_UNROLL
           for (uint32_t i = 0; i < 4; ++i)
-            if (lane_ % 4 * 2 + i % 2 == column) sums[block][pair][i] = added[i];
+            if (lane() % 4 * 2 + i % 2 == column) sums[block][pair][i] = added[i];
         }
       }
     }
@@ -272,7 +273,7 @@ class DirectSpreadWgrad {
         for (uint32_t pair = 0; pair < kPairs; ++pair) {
           CLEAVE_UNROLL
           for (uint32_t i = 0; i < 4; ++i) {
-            float& sum = shared_[tap_sum_number(column_block() + block, part_of_channels() * kPairs + pair, i, lane_)];
+            float& sum = shared_[tap_sum_number(column_block() + block, part_of_channels() * kPairs + pair, i, lane())];
             sum = of == 0 ? sums[block][pair][i] : sum + sums[block][pair][i];
           }
         }
@@ -290,7 +291,7 @@ class DirectSpreadWgrad {
 
   const Params<C>& p_;
   float* shared_;
-  const uint32_t smem_, lane_ = threadIdx.x % 32;
+  const uint32_t smem_;
   uint32_t column_[kBlocks];  // where a thread's columns begin in a stage, in bytes
 };
 
