@@ -15,6 +15,7 @@
 #include "plan/measured/tuned.h"
 #include "plan/parts_plan.h"
 #include "plan/prepared.h"
+#include "plan/two_heights.h"
 #include "problem/cached_plan.h"
 #include "problem/problem.h"
 
@@ -173,6 +174,8 @@ std::shared_ptr<const GemmPlan> make_gpu(const GemmProblem& problem) {
   if (!best.choice) refuse_unserved(problem, device);
   std::string why = explain(problem, *best.choice, best.considered);
   if (is_batch_invariant(problem)) why += explain_invariance(problem, device);
+  if (const auto heights = find_two_heights(problem, device, *best.choice))
+    return make_two_heights_plan(*heights, *best.choice, std::move(why));
   return make_parts_plan(problem, *best.choice, std::move(why));
 }
 

@@ -37,6 +37,7 @@
 #include "cleave/mainloop/scale_loader.h"
 #include "cleave/mainloop/tma_loader.h"
 #include "cleave/mainloop/wgmma_mainloop.h"
+#include "cleave/ptx/cluster.h"
 #include "cleave/split_k/across.h"
 #include "cleave/split_k/cluster.h"
 #include "cleave/split_k/reduce.h"

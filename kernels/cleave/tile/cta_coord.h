@@ -6,7 +6,7 @@
 #include "cleave/config/output.h"
 #include "cleave/config/reductions.h"
 #include "cleave/config/smem_plan.h"
-#include "cleave/ptx/barrier.h"
+#include "cleave/ptx/cluster.h"
 #include "cleave/schedule/group_table.h"
 #include "cleave/tile/tile.h"
 

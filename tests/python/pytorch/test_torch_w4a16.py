@@ -104,6 +104,15 @@ def test_safetensors_have_all_of_it(tmp_path: Any) -> None:
     assert torch.equal(same(x), layer(x))
 
 
+def test_a_state_dict_with_a_column_twice_is_refused() -> None:
+    layer = layer_with(False, True)
+    state = layer.state_dict()
+    state["perm"] = state["perm"].clone()
+    state["perm"][1] = state["perm"][0]
+    with pytest.raises(ValueError, match=r"perm\[1\] is .*, which is there before; each of the 192 columns"):
+        layer.load_state_dict(state)
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_mxfp4(dtype: Any) -> None:
     """Elements are what they stand for in either dtype, since scales are powers of two; x comes in any."""
