@@ -8,7 +8,7 @@
 #include "cleave/device.h"
 #include "cleave/peers/strip_sizes.h"
 #include "plan/across.h"
-#include "plan/catalogue.h"
+#include "plan/catalogue/candidates.h"
 #include "plan/gpu_plan.h"
 #include "problem/problem_hash.h"
 

@@ -63,7 +63,7 @@ class Promotion {
 
   /// sums += part (times its scales) for wave `wave` of the warpgroup: a row block of the fragment and all its columns,
   /// or half of them, or the first `Columns`.
-  template <uint32_t Columns>
+  template <uint32_t Columns = kColBlocks / kHalves * 8>
   CLEAVE_DEVICE void add(const Part<C>* part, float* sums, uint32_t wave, const Scales& scales) const {
     const uint32_t row = wave / kHalves, first = wave % kHalves * (kColBlocks / kHalves);
     [[maybe_unused]] float factors[4];  // of a block's elements
