@@ -45,7 +45,7 @@ Partials partials_of(const Choice& choice, uint32_t output) {
                          .entries = cut && !over_groups ? 1 : uint32_t(p.batch),
                          .result_stride = layout.stride,
                          .result_entry_stride = layout.stride_batch};
-  // Of all of D: a group's units follow each other.
+  // Where all of D is reduced: the units of a group follow each other.
   int64_t unit_stride = grouping == Grouping::n ? choice.row_units : choice.column_units;
   switch (layout.shape) {
     case InputShape::column:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -78,10 +79,10 @@ def test_a_scale_found_for_all_norms(source: torch.dtype, kind: str, symmetric: 
         options: dict[str, Any] = {"given": False, "norm": NORMS[kind](weight), "symmetric": symmetric}
         check(x, torch.int8, "tensor", **options)
         check(x, torch.int8, "tensor", residual=residual, normed_out=torch.empty_like(x), **options)
-        sums = (x.float() + residual.float()).bfloat16()
-        made = cleave.quantize(x, "int8", "tensor", norm=options["norm"], residual=residual, residual_out=residual)
-        again = cleave.quantize(sums, "int8", "tensor", norm=options["norm"])
-        assert torch.equal(residual, sums) and all(map(torch.equal, made, again))
+        call = partial(cleave.quantize, x, "int8", "tensor", norm=options["norm"], symmetric=symmetric)
+        expected = call(residual=residual.clone())
+        in_place = call(residual=residual, residual_out=residual)
+        assert in_place[-1] is residual and all(map(torch.equal, in_place, expected))
 
 
 @pytest.mark.parametrize("granularity", GRANULARITIES)
