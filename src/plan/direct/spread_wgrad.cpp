@@ -179,7 +179,7 @@ double predict_direct_spread_wgrad_us(const Choice& choice, const DeviceInfo& de
   const double beside = std::ceil(double(choice.blocks) / device.num_sms);
   const double busy = rounds_of_tiles * std::max(beside * tile, tile + kTileUs);
   const double bytes = double(image_pixels(conv)) * conv.channels * 2 + double(output_pixels(conv)) * conv.filters * 2;
-  // Of the memory's rate what is asked for, if a wave is not full.
+  // A wave that is not full asks for a part of the memory's rate.
   const double full =
       choice.tiles / (rounds_of_tiles * choice.blocks) * std::min(1.0, double(choice.blocks) / device.num_sms);
   const double memory = bytes / (device.memory_gb_per_s * 1e3 * kMemoryShare * full);
