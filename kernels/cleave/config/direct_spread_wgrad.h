@@ -1,8 +1,8 @@
 // Weight gradients of few filters, whose images' pixels are K of a product on tensor cores, each read once
 // (direct/spread_wgrad.h): columns are all taps of the filters, so that a pixel meets all that it ever meets at once.
 //
-// A CTA has kSpreadChannels channels of the images, and goes from tile to tile of their pixels. Of the outputs'
-// gradients what a tile meets lies in shared memory, a plane for each filter, strides' gaps filled with zeros: a tap is
+// A CTA has kSpreadChannels channels of the images, and goes from tile to tile of their pixels. The outputs' gradients
+// that a tile meets lie in shared memory, a plane for each filter, strides' gaps filled with zeros: a tap is
 // a distance there. Words are pairs, as registers of mma.sync hold them: of a pixel and the one half a tile below it.
 #pragma once
 
@@ -93,7 +93,7 @@ CLEAVE_HD constexpr TapPlace tap_place(const GemmConfig& c, uint32_t column) {
   return {(planes + filter) * tap_plane(c) + at, (planes + c.tile.n) * tap_plane(c) + at};
 }
 
-/// The output `u` places after the one that the first pixel of padding meets first; -1: none, by a stride or at the ends.
+/// The output `u` places after the one that the first pixel of padding meets first; -1: none, by a stride or at an end.
 CLEAVE_HD constexpr int32_t output_at(DirectAxis axis, int32_t u, uint32_t outputs) {
   if (u < 0 || u % int32_t(axis.stride) != 0) return -1;
   const int32_t at = u / int32_t(axis.stride);

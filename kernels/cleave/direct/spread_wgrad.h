@@ -110,8 +110,8 @@ class DirectSpreadWgrad {
     bool whole = false;                // all its pixels meet an output at each tap
   };
 
-  /// The CTA's filters and channels, the first of each, and where a warp's columns begin. Found anew each time: there are
-  /// no registers to keep them.
+  /// The CTA's filters and channels, the first of each, and where a warp's columns begin. Found anew each time: no
+  /// registers are left to keep them.
   CLEAVE_DEVICE uint32_t block() const {
     uint32_t slice, block;
     p_.shape.blocks.divmod(blockIdx.x, slice, block);

@@ -24,14 +24,15 @@ constexpr uint32_t kMostLines = 32;  // of a tile
 constexpr uint32_t kWarps = kDirectThreads / 32, kParts = kSpreadChannels / kSpreadOfWarp;
 constexpr uint32_t kTileSizes[] = {512, 256};
 
-// Predictions, not yet measured.
-constexpr double kLaunchUs = 3;
-constexpr double kMemoryShare = 0.8;
-constexpr double kTileUs = 0.4;                 // of a CTA, that nothing hides
-constexpr double kStepClocks = 40;              // of an SM, for a warp's step: pairs, addresses,
-constexpr double kMultiplyClocks = 1.6;         // and each product
-constexpr double kFilledClocks = 0.75;          // of an SM, for a word of outputs' gradients
-constexpr double kLevelUs = 1.5, kRoundUs = 1;  // of adding slices up, and for each round of loads (slice_sums.h)
+// An H200 took 0.86 to 1.14 of what follows for 10 layers, each in 6 cuts.
+constexpr double kLaunchUs = 4.1;
+constexpr double kWaveUs = 2.7;     // until a CTA multiplies, and from then to its sums
+constexpr double kStepUs = 0.74;    // of a warp: it waits for the pixels; where several
+constexpr double kSharedUs = 0.45;  // load the same, L1 has them
+constexpr double kFillUs = 0.33;    // for each round of outputs' gradients
+constexpr double kBeside = 0.35;    // more, for another CTA on the SM
+constexpr double kRoundUs = 1.44;   // of adding slices up: for each of loads (slice_sums.h)
+constexpr double kMemoryShare = 0.85;
 constexpr double kFloatsOfRound = 1024, kPartsOfRound = 8;
 
 bool is_served(const GemmProblem& p, const DeviceInfo& device) {
@@ -171,23 +172,17 @@ DirectShape direct_spread_wgrad_shape(const Choice& choice) {
 double predict_direct_spread_wgrad_us(const Choice& choice, const DeviceInfo& device) {
   const GemmConfig& c = choice.config;
   const ConvLayout& conv = choice.problem.conv;
-  const double clock = device.clock_ghz * 1e3;
-  const double products = double(tap_blocks(c)) * (kSpreadOfWarp / 16);
-  const double steps = c.tile.m / 16 * c.warps.m * c.warps.n * (kStepClocks + products * kMultiplyClocks);
-  const double tile = (steps + tap_words(c) * kFilledClocks) / clock;
-  const double rounds_of_tiles = std::ceil(choice.tiles / choice.blocks);
-  const double beside = std::ceil(double(choice.blocks) / device.num_sms);
-  const double busy = rounds_of_tiles * std::max(beside * tile, tile + kTileUs);
+  const double steps = double(c.tile.m) / 16 / c.warps.k, fills = ceil_div(tap_filled(c), kDirectThreads);
+  const double beside = std::min(std::ceil(double(choice.blocks) / device.num_sms), double(ctas_of_sm(c)));
+  const double tile = (steps * (c.warps.n > 1 ? kSharedUs : kStepUs) + fills * kFillUs) * (1 + kBeside * (beside - 1));
+  const double waves = std::ceil(choice.blocks / (beside * device.num_sms));
+  const double busy = waves * (kWaveUs + std::ceil(choice.tiles / choice.blocks) * tile);
   const double bytes = double(image_pixels(conv)) * conv.channels * 2 + double(output_pixels(conv)) * conv.filters * 2;
-  // Of the memory's rate what is asked for, if a wave is not full.
-  const double full =
-      choice.tiles / (rounds_of_tiles * choice.blocks) * std::min(1.0, double(choice.blocks) / device.num_sms);
-  const double memory = bytes / (device.memory_gb_per_s * 1e3 * kMemoryShare * full);
+  const double memory = bytes / (device.memory_gb_per_s * 1e3 * kMemoryShare);
   const DirectReduction of(choice.spec.slices);
   const double parts = std::ceil(of.team / kPartsOfRound) + std::ceil(of.teams / kPartsOfRound);
-  const double rounds = std::ceil(direct_made(c) / kFloatsOfRound) * parts;
-  const double reduction = choice.spec.slices > 1 ? 2 * kLevelUs + kRoundUs * rounds : 0;
-  return kLaunchUs + reduction + std::max(busy, memory);
+  const double rounds = choice.spec.slices > 1 ? std::ceil(direct_made(c) / kFloatsOfRound) * parts : 0;
+  return kLaunchUs + kRoundUs * rounds + std::max(busy, memory);
 }
 
 }  // namespace cleave
