@@ -11,9 +11,9 @@
 #include "plan/make_plan.h"
 #include "plan/measured/shape_log.h"
 #include "plan/measured/tuned.h"
+#include "plan/no_kernel.h"
 #include "plan/parts_plan.h"
 #include "plan/prepared.h"
-#include "plan/unserved.h"
 #include "problem/cached_plan.h"
 #include "problem/problem.h"
 

@@ -1,4 +1,4 @@
-#include "plan/unserved.h"
+#include "plan/no_kernel.h"
 
 #include "base/refuse.h"
 #include "cleave/names.h"
