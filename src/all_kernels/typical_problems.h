@@ -12,6 +12,9 @@
 
 namespace cleave::typical {
 
+inline constexpr Major kMajors[] = {Major::k, Major::mn};
+inline constexpr Conv kConvs[] = {Conv::fprop, Conv::dgrad, Conv::wgrad};
+
 inline MatrixLayout matrix(DType type, bool rows, int64_t m, int64_t n, uint32_t alignment = 16) {
   return rows ? MatrixLayout{type, n, 1, 0, alignment} : MatrixLayout{type, 1, m, 0, alignment};
 }
@@ -56,6 +59,21 @@ inline GemmProblem grouped(GemmProblem p, Grouping dimension) {
   if (dimension == Grouping::m) p.b.stride_batch = p.k * p.n;
   if (dimension == Grouping::n) p.a.stride_batch = p.m * p.k;
   if (dimension == Grouping::k) p.c.stride_batch = p.d.stride_batch = p.m * p.n;
+  return p;
+}
+
+/// As a layer has it: with a bias, a C and an activation.
+inline GemmProblem as_layer(GemmProblem p, Activation activation) {
+  p.bias = Bias::row;
+  p.has_c = true;
+  p.epilogue = epilogue_of(activation);
+  return p;
+}
+
+/// As the first product of a feed-forward has it: gates beside what they multiply.
+inline GemmProblem with_swiglu(GemmProblem p) {
+  p.epilogue = epilogue_of(Activation::swiglu);
+  p.b.stride_batch = 0;
   return p;
 }
 

@@ -166,6 +166,7 @@ def test_nvfp4(dtype: Any, by_row: bool) -> None:
     torch.testing.assert_close(tracked.grad.float(), expected, rtol=2e-2, atol=2e-2)
     with pytest.raises(ValueError, match=r'scales is torch\.float8_e4m3fn, but the layer is of format "int4"'):
         W4A16Linear(160, 72, group_size=32).load_state_dict(layer.state_dict())
+    torch.compiler.reset()  # else one code object meets too many kinds of arguments
     compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
     assert torch.equal(compiled(x), layer(x))
 
@@ -300,6 +301,7 @@ def test_activations_have_gradients(zeros: bool, act_order: bool) -> None:
 def test_compiled_whole(backend: str) -> None:
     layer = layer_with(zeros=True, act_order=True)
     x = torch.randn(5, 192).bfloat16()
+    torch.compiler.reset()  # else one code object meets too many kinds of arguments
     compiled = torch.compile(layer, fullgraph=True, backend=backend)
     assert torch.equal(compiled(x), layer(x))
     tracked, same = x.clone().requires_grad_(), x.clone().requires_grad_()
