@@ -243,8 +243,11 @@ std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& 
   choice.partial_bytes = grid.partial_bytes;
   choice.map_bytes = grid.map_bytes;
   if (reduces(p)) {
-    choice.row_units = reduced_row_units(c, tiles.m);
-    choice.column_units = reduced_column_units(c, tiles.n);
+    const auto most_along = [&](Grouping dimension, uint32_t along, uint32_t across) {
+      return c.schedule.grouping == dimension && across > 0 ? uint32_t(tiles.total / across) : along;
+    };
+    choice.row_units = reduced_row_units(c, most_along(Grouping::m, tiles.m, tiles.n));
+    choice.column_units = reduced_column_units(c, most_along(Grouping::n, tiles.n, tiles.m));
     choice.reduction_bytes = reduction_bytes(choice);
   }
   choice.most_tiles = uint32_t(tiles.total);

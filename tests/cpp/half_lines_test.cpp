@@ -10,6 +10,8 @@
 #include "cleave/memory/swizzle.h"
 #include "conv_choice.h"
 #include "launch/conv_maps.h"
+#include "plan/catalogue/candidates.h"
+#include "plan/catalogue/listed.h"
 
 namespace cleave {
 namespace {

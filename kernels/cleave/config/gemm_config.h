@@ -122,6 +122,7 @@ struct DirectConfig {
   uint32_t strips = 1;
   uint32_t pixels = 0;  // that shared memory has room for: shift, in a stage; pixels: all (direct_pixels.h), or none
   DirectAxis height, width;
+  DirectAxis depth;  // spread, wgrad
 
   CLEAVE_HD friend constexpr bool operator==(const DirectConfig&, const DirectConfig&) = default;
 };
@@ -146,6 +147,16 @@ struct StoreConfig {
   CLEAVE_HD friend constexpr bool operator==(const StoreConfig&, const StoreConfig&) = default;
 };
 
+/// sm90, transposed: what each of several ranks has of a sum that all of them make is added up before the epilogue
+/// (peers/strip.h).
+struct AcrossConfig {
+  uint32_t ranks = 1;
+  DType partial = DType::bf16;  // what each rank's sums are rounded to: f16, bf16, f32
+  uint32_t vectors = 0;         // strip_vectors
+
+  CLEAVE_HD friend constexpr bool operator==(const AcrossConfig&, const AcrossConfig&) = default;
+};
+
 struct GemmConfig {
   KernelFamily family = KernelFamily::sm90;
   OperandConfig operands;
@@ -159,6 +170,7 @@ struct GemmConfig {
   ScaleConfig scales;
   EpilogueConfig epilogue;
   StoreConfig store;
+  AcrossConfig across;
 
   CLEAVE_HD friend constexpr bool operator==(const GemmConfig&, const GemmConfig&) = default;
 };

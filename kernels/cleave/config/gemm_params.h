@@ -9,6 +9,7 @@
 #include "cleave/config/weight_lines.h"
 #include "cleave/conv/fused_classes.h"
 #include "cleave/memory/tensor_map.h"
+#include "cleave/peers/meeting_params.h"
 #include "cleave/schedule/schedule.h"
 
 namespace cleave {
@@ -51,6 +52,11 @@ struct GemmParams {
   uint32_t* counters = nullptr;
 };
 
+/// For a sum over ranks.
+struct RanksParams : GemmParams {
+  MeetingParams meeting;
+};
+
 /// For a convolution pixel by pixel.
 struct DirectParams : GemmParams {
   DirectShape shape;
@@ -78,8 +84,8 @@ struct ConvParams : GemmParams {
 };
 
 template <GemmConfig C>
-using Params =
-    Either<C.family == KernelFamily::direct, DirectParams,
-           Either<C.conv.kind == Conv::none, GemmParams, ConvParams<C.conv.class_capacity, has_tma(C.family)>>>;
+using Params = Either<C.family == KernelFamily::direct, DirectParams,
+                      Either<C.conv.kind == Conv::none, Either<C.across.ranks == 1, GemmParams, RanksParams>,
+                             ConvParams<C.conv.class_capacity, has_tma(C.family)>>>;
 
 }  // namespace cleave
