@@ -220,7 +220,12 @@ class Collector {
     visit(feed_forward, SplitKMode::none, true);
     visit(grouped(feed_forward, Grouping::m));
     visit(grouped(scaled(DType::e4m3, DType::e4m3, DType::bf16, kVector, kVector, true), Grouping::m));
-    visit(grouped(scaled(DType::e4m3, DType::e4m3, DType::bf16, kLines, kSquares), Grouping::m));
+    for (const SplitKMode split :
+         {SplitKMode::none, SplitKMode::serial, SplitKMode::parallel, SplitKMode::cluster, SplitKMode::stream_k}) {
+      visit(grouped(scaled(DType::e4m3, DType::e4m3, DType::bf16, kLines, kSquares), Grouping::m), split);
+      visit(grouped(scaled(DType::e4m3, DType::e4m3, DType::bf16, kSquares, kLines), Grouping::n), split);
+    }
+    visit(grouped(scaled(DType::e4m3, DType::e4m3, DType::bf16, kVector, kVector), Grouping::n));
     GemmProblem gradient = scaled(DType::e4m3, DType::e4m3, DType::f32, kLines, kLines);
     gradient.groups.bounds = GroupBounds::aligned_ends;
     gradient.groups.spacing = kScaleBlock;
