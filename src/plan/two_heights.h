@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "plan/catalogue.h"
+#include "plan/catalogue/candidates.h"
 #include "plan/gpu_plan.h"
 
 namespace cleave {
