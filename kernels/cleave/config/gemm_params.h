@@ -73,8 +73,8 @@ template <uint32_t Classes, bool WithMaps>
 struct ConvParams : GemmParams {
   uint32_t extent[kConvAxes] = {};  // of the gathered tensor's images
   uint32_t channels = 0;            // of a group, in the gathered tensor
-  FastDivmod per_tap;               // fprop, dgrad: k blocks of a tap, or elements (flattens_taps);
-                                    // wgrad: columns of a tap
+  FastDivmod per_tap;               // fprop, dgrad: k blocks of a tap, or its lines (half_lines), or elements
+                                    // (flattens_taps); wgrad: columns of a tap
   uint32_t tap_stride = 0;          // elements, in a filter
   FusedClasses columns;             // fused classes
   uint32_t class_count = 0;

@@ -37,6 +37,7 @@
 #include "cleave/mainloop/scale_loader.h"
 #include "cleave/mainloop/tma_loader.h"
 #include "cleave/mainloop/wgmma_mainloop.h"
+#include "cleave/ptx/cluster.h"
 #include "cleave/split_k/across.h"
 #include "cleave/split_k/cluster.h"
 #include "cleave/split_k/reduce.h"
@@ -350,10 +351,12 @@ CLEAVE_DEVICE void gemm_sm90(const Params<C>& p) {
     if constexpr (pairs_scales(C)) PairedReach<C>::init(smem);
     ptx::fence_mbarrier_init();
   }
-  __syncthreads();
-  if constexpr (cluster_size(C) > 1) ptx::cluster_meet();
-  if constexpr (!waits_late(C)) ptx::grid_dependency_wait();
+  constexpr bool kBounds = C.schedule.group_capacity > 0;  // groups', which come while the barriers are set up
+  if constexpr (kBounds) ptx::grid_dependency_wait();
   cta.find_table(p, shared);
+  if constexpr (!kBounds) __syncthreads();
+  if constexpr (cluster_size(C) > 1) ptx::cluster_meet();
+  if constexpr (!kBounds && !waits_late(C)) ptx::grid_dependency_wait();
 
   if (threadIdx.x / 128 == C.warps.consumers) {
     if constexpr (C.warps.consumers > 1) ptx::registers_decrease<producer_registers(C)>();

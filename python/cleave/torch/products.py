@@ -58,7 +58,7 @@ def gemm(
     Raises:
         RuntimeError: what `cleave.gemm` raises as ValueError or TypeError.
     """
-    if _quantises_rows(options):
+    if _quantises_apart(options):
         return _quantised(partial(gemm, a, b, bias=bias, c=c, epilogue=epilogue), options)
     if epilogue is None:
         return (_gemm.quantized if "out_scale" in options else _gemm)(a, b, bias, c, **options)
@@ -92,7 +92,7 @@ def scaled_gemm(
         RuntimeError: what `cleave.scaled_gemm` raises as ValueError or TypeError; a tensor that requires grad but has
             no gradient here.
     """
-    if _quantises_rows(options):
+    if _quantises_apart(options):
         return _quantised(partial(scaled_gemm, a, b, scale_a, scale_b, bias=bias, epilogue=epilogue), options)
     if epilogue is None:
         operator = _scaled_gemm.quantized if "out_scale" in options else _scaled_gemm
@@ -130,7 +130,7 @@ def grouped_gemm(
     Raises:
         RuntimeError: what `cleave.grouped_gemm` raises as ValueError or TypeError; c that requires grad.
     """
-    if _quantises_rows(options):
+    if _quantises_apart(options):
         return _quantised(partial(grouped_gemm, a, b, offs, bias=bias, epilogue=epilogue), options)
     if epilogue is None:
         return (_grouped_gemm.quantized if "out_scale" in options else _grouped_gemm)(a, b, offs, bias, **options)
@@ -172,17 +172,19 @@ def mixed_gemm(
     return results(operator.epilogue(a, **given, **function, **options))
 
 
-def _quantises_rows(options: dict[str, Any]) -> bool:
-    return options.get("out_scale") == "row"
+def _quantises_apart(options: dict[str, Any]) -> bool:
+    return options.get("out_scale") in ("row", "tensor", "block_128x128")
 
 
-def _quantised(multiply: Callable[..., Any], options: dict[str, Any]) -> tuple[Tensor, Tensor]:
-    """The rows of D, by two operators, with the bits of `cleave.gemm`'s two kernels."""
-    options = {name: value for name, value in options.items() if name != "out_scale"}
-    dtype = options.pop("out_dtype", None)
+def _quantised(multiply: Callable[..., Any], options: dict[str, Any]) -> tuple[Tensor, ...]:
+    """D and its scales, by two operators, with the bits of `cleave.gemm`'s kernels; what a function makes beside D lies
+    between."""
+    options = dict(options)
+    granularity, dtype = options.pop("out_scale"), options.pop("out_dtype", None)
+    use_ue8m0 = options.pop("use_ue8m0", False)
     if dtype is None:
-        raise TypeError('out_dtype is None beside out_scale="row"; pass torch.int8 or an 8-bit float')
-    d = multiply(out_dtype=torch.float32 if dtype == torch.int8 else torch.bfloat16, **options)
-    if not isinstance(d, Tensor):
-        raise ValueError('the epilogue function has several outputs, but out_scale="row" quantises one; leave one out')
-    return _quantize(d, dtype, "row")
+        raise TypeError(f'out_dtype is None beside out_scale="{granularity}"; pass torch.int8 or an 8-bit float')
+    made = multiply(out_dtype=torch.float32 if dtype == torch.int8 else torch.bfloat16, **options)
+    d, *others = (made,) if isinstance(made, Tensor) else made
+    q, scale = _quantize(d, dtype, granularity, use_ue8m0=use_ue8m0)
+    return q, *others, scale
