@@ -350,12 +350,10 @@ CLEAVE_DEVICE void gemm_sm90(const Params<C>& p) {
     if constexpr (pairs_scales(C)) PairedReach<C>::init(smem);
     ptx::fence_mbarrier_init();
   }
-  constexpr bool kBounds = C.schedule.group_capacity > 0;  // groups', which come while the barriers are set up
-  if constexpr (kBounds) ptx::grid_dependency_wait();
-  cta.find_table(p, shared);
-  if constexpr (!kBounds) __syncthreads();
+  __syncthreads();
   if constexpr (cluster_size(C) > 1) ptx::cluster_meet();
-  if constexpr (!kBounds && !waits_late(C)) ptx::grid_dependency_wait();
+  if constexpr (!waits_late(C)) ptx::grid_dependency_wait();
+  cta.find_table(p, shared);
 
   if (threadIdx.x / 128 == C.warps.consumers) {
     if constexpr (C.warps.consumers > 1) ptx::registers_decrease<producer_registers(C)>();
