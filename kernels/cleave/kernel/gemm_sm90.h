@@ -116,8 +116,9 @@ CLEAVE_DEVICE void produce(const Params<C>& p, const CtaCoord<C>& cta, uint32_t 
     waits = false;
     load(work, loaded);
   }
-  // No earlier, or the next launch would take bandwidth from these loads (docs/notes/2026-11-choice.md).
-  ptx::launch_dependents();
+  // No earlier, or the next launch would take bandwidth from these loads (docs/notes/2026-11-choice.md). Over ranks
+  // later: what that launch would fill is what other kernels have while this one waits (split_k/across.h).
+  if constexpr (C.across.ranks == 1) ptx::launch_dependents();
 }
 
 /// The same for a packed weight, or its scales, each by a thread of its own, since computing addresses would hold up
