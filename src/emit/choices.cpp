@@ -56,8 +56,7 @@ const Choice& planned(const GemmPlan& plan) {
 
 /// Whether the plan's kernel serves calls of other sizes than its own.
 bool serves_any_size(const Choice& choice) {
-  return choice.config.family != KernelFamily::direct && !choice.spec.product && !choice.spec.by_group &&
-         !choice.spec.half_lines;
+  return choice.config.family != KernelFamily::direct && !choice.spec.product && !choice.spec.by_group;
 }
 
 /// The plan's own choice on its own architecture, otherwise the planner's first choice for `arch`.

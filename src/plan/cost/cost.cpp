@@ -44,6 +44,9 @@ constexpr double kL2ConvBytesPerUs = 12.5e6;     // neighbours read the same pix
 constexpr double kPixelClocks = 2.5;             // of im2col, for 128 bytes
 constexpr double kPixelDownClocks = 3.4;         // where pixels run along K
 constexpr double kEmptyPixelClocks = 8;          // where some of them, or their use, is nothing
+constexpr double kHalfLineClocks = 1.55;         // of a row of 64 bytes, of either operand,
+constexpr double kHalfLineDownClocks = 1.75;     // where pixels run along K, and
+constexpr double kThreeAxes = 1.15;              // times as long where there is depth
 constexpr double kGatherClocks = 150;            // of gathering by threads, each k block
 constexpr double kVectorClocks = 105;            // of 16 bytes, by each of the threads that copy
 constexpr double kListedVectorClocks = 155;      // the same of a row that a list names, beside WGMMA's reads
@@ -110,8 +113,20 @@ double multiply_clocks(const GemmConfig& c) {
   return kBlockClocks + with_dequantising(c, multiply * overhead) + promote;
 }
 
+/// Clocks in which one CTA fetches its share of one k block in half lines, which TMA takes row by row.
+double half_line_clocks(const GemmConfig& c) {
+  const double lines = double(c.tile.k) / pixel_line(c), atom = atom_elements(c.operands.a);
+  const double a = gathers_a(c) ? c.tile.m * lines : c.tile.k * c.tile.m / atom;
+  const double b = gathers_b(c)                     ? double(c.tile.k) * c.tile.n / pixel_line(c)
+                   : c.operands.b_major == Major::k ? c.tile.n * lines
+                                                    : double(c.tile.k) * stage_columns(c) * 2 / line_bytes_of_b(c);
+  const double rows = a / c.cluster.multicast_n + b / c.cluster.multicast_m;
+  return rows * (gathers_a(c) ? kHalfLineClocks : kHalfLineDownClocks) * (c.conv.axes == 3 ? kThreeAxes : 1);
+}
+
 /// Clocks in which one CTA fetches one k block of a convolution.
 double gather_clocks(const GemmConfig& c, const GemmProblem& p) {
+  if (c.conv.half_lines) return half_line_clocks(c);
   const double pixels = gathers_a(c) ? c.tile.m : c.tile.k * (double(c.tile.n) / atom_elements(c.operands.a));
   const double boxes = gathers_a(c) ? double(c.tile.k) / atom_elements(c.operands.a) : 1;
   if (!has_tma(c.family) || !c.conv.gather) {
@@ -250,7 +265,8 @@ class Prediction {
     double mainloop = k_blocks_ * block_clocks();
     double epilogue = cluster_tiles_ * epilogue_clocks(c_);
     if (grouped_ && sharers_ > 1) epilogue += cluster_tiles_ * kShareClocks;
-    if (conv_ && sharers_ > 1) mainloop *= kConvShare;
+    const bool bound_by_rows = c_.conv.half_lines && c_.conv.axes == 3;  // which they share
+    if (conv_ && sharers_ > 1 && !bound_by_rows) mainloop *= kConvShare;
     if (conv_ && s_.mode == SplitKMode::stream_k) mainloop *= kStreamConv;
     if (c_.warps.pingpong) epilogue = std::max(epilogue_clocks(c_), epilogue - mainloop * 0.9);
     return (mainloop + epilogue) / clock_;
@@ -384,7 +400,8 @@ ProductTime predict_other(const Choice& choice, const DeviceInfo& device) {
 
 double predict_us(const Choice& choice, const DeviceInfo& device) {
   const auto kind = forest_kind(choice);
-  if (!kind || !forests_know(device)) return predict_roughly_us(choice, device);
+  // No half lines were among what the trees grew from.
+  if (!kind || !forests_know(device) || choice.config.conv.half_lines) return predict_roughly_us(choice, device);
   const ProductTime time = is_predicted_product(choice)
                                ? predict_product(choice, device, product_constants(mainloop_kind(choice.config)))
                                : predict_other(choice, device);
