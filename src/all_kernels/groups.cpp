@@ -27,7 +27,6 @@ void gradients(Collector& all) {
   all.visit(feed_forward, SplitKMode::none, true);
   all.visit(grouped(feed_forward, Grouping::m));
   all.visit(grouped(scaled(DType::e4m3, DType::e4m3, DType::bf16, kVector, kVector, true), Grouping::m));
-  // Tiles of groups of columns have two mainloops.
   for (const SplitKMode split :
        {SplitKMode::none, SplitKMode::serial, SplitKMode::parallel, SplitKMode::cluster, SplitKMode::stream_k}) {
     all.visit(grouped(scaled(DType::e4m3, DType::e4m3, DType::bf16, kLines, kSquares), Grouping::m), split);

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "cleave/device.h"
+#include "cleave/epilogue.h"
 #include "cleave/peers/strip_sizes.h"
 #include "plan/across.h"
 #include "plan/catalogue/candidates.h"
@@ -16,6 +17,7 @@ namespace cleave {
 namespace {
 
 constexpr double kMostSlower = 1.1;  // than the product alone, before the launch that is left out no longer pays
+constexpr int kSmsOfOthers = 2;      // that are free while its CTAs wait
 constexpr size_t kMostPlans = 1024;
 
 struct AcrossHash {
@@ -36,13 +38,18 @@ GemmProblem partial_of(const AcrossProblem& p) {
   return partial;
 }
 
+/// One of a sum alone, as a fold's is.
+bool is_plain(const EpilogueFunction* function) {
+  return function == nullptr || (function->inputs().empty() && function->outputs().size() <= 1);
+}
+
 bool is_served(const AcrossProblem& problem) {
   const GemmProblem& p = problem.product;
   return p.device != kCpu && p.batch == 1 && p.k > 0 && is_wide_float(p.a.dtype) &&
          p.groups.dimension == Grouping::none && p.conv.kind == Conv::none && p.epilogue.gates == Gates::none &&
-         p.weights_b.format == WeightFormat::none && p.scale_a.kind == Scaling::none && !p.has_scale_d && !p.has_amax &&
-         is_wide_float(p.d.dtype) && fits_strips(problem.ranks, p.m, p.n, size_of(problem.partial)) &&
-         validate(p).empty();
+         is_plain(p.epilogue.function) && p.weights_b.format == WeightFormat::none && p.scale_a.kind == Scaling::none &&
+         !p.has_scale_d && !p.has_amax && is_wide_float(p.d.dtype) &&
+         fits_strips(problem.ranks, p.m, p.n, size_of(problem.partial)) && validate(p).empty();
 }
 
 /// K in one piece: then the bits follow from nothing else.
@@ -51,14 +58,14 @@ bool is_whole(const Choice& choice) {
   return s.family == KernelFamily::sm90 && s.split == SplitKMode::none && s.slices == 1 && !s.in_turn && !s.apart;
 }
 
-/// Each warpgroup has a strip of 64 columns and all rows, and each CTA one whole tile.
-bool has_strips(const Choice& choice, const AcrossProblem& problem) {
+/// Each warpgroup has a strip of 64 columns and all rows, and each CTA one whole tile. SMs are left to others.
+bool has_strips(const Choice& choice, const AcrossProblem& problem, const DeviceInfo& device) {
   const GemmConfig& c = choice.config;
   const uint32_t bytes = size_of(problem.partial);
   const uint32_t rows = 8 * blocks_of_vector(bytes) * strip_vectors(uint32_t(problem.product.m), bytes);
   return is_whole(choice) && choice.spec.transposed && !c.warps.pingpong && c.cluster.k == 1 && !c.scales.promote &&
          c.tile.m == kStripColumns * c.warps.consumers && c.tile.n >= rows && problem.product.n % c.tile.m == 0 &&
-         choice.tiles <= choice.blocks;
+         choice.tiles <= choice.blocks && int(choice.blocks) + kSmsOfOthers <= device.num_sms;
 }
 
 std::optional<Choice> choose(const AcrossProblem& problem) {
@@ -66,10 +73,10 @@ std::optional<Choice> choose(const AcrossProblem& problem) {
   const auto alone = plan(partial_of(problem));
   const Choice* const found = choice_of(*alone);
   if (found == nullptr || !is_whole(*found)) return std::nullopt;
-  if (const auto same = make_choice(problem.product, device, found->spec); same && has_strips(*same, problem))
+  if (const auto same = make_choice(problem.product, device, found->spec); same && has_strips(*same, problem, device))
     return same;
   const auto all = candidates(problem.product, device);
-  const auto other = std::ranges::find_if(all, [&](const Choice& c) { return has_strips(c, problem); });
+  const auto other = std::ranges::find_if(all, [&](const Choice& c) { return has_strips(c, problem, device); });
   if (other == all.end() || other->predicted_us > all.front().predicted_us * kMostSlower) return std::nullopt;
   return *other;
 }

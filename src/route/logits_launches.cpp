@@ -20,8 +20,7 @@ std::vector<LogitsLaunch> logits_launches(const RouterLogitsProblem& p) {
       .grid = {ceil_div(params.tokens, config.tokens) * expert_ctas, 1, 1},
       .block = {kLogitsWarps * 32, 1, 1},
       .dynamic_shared_bytes = config.tokens * config.experts * kLogitsWarps * uint32_t(sizeof(float)),
-      .programmatic = true,
-      .loads_early = config.static_weight};
+      .programmatic = true};
   return {{LogitsKernel::logits, config, params, shape}};
 }
 

@@ -88,6 +88,7 @@ TEST(Across, WhatHasOtherBitsOrNoStripsDoesNot) {
   p = problem_of(16, 8192, 4096);
   p.product.device = kCpu;
   EXPECT_EQ(plan_across(p), nullptr);
+  EXPECT_EQ(plan_across(problem_of(16, 64 * 131, 4096)), nullptr);  // which leaves no SM to others
   p.product = {.m = -1, .device = kPlanOnlyH200};
   EXPECT_EQ(plan_across(p), nullptr);
 }

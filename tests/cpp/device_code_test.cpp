@@ -140,7 +140,7 @@ constexpr uint32_t kMostOfTable = 64;
 void check_table(const GroupParams& p, Grouping grouping, uint32_t step) {
   alignas(8) std::array<uint8_t, group_table_bytes(kMostOfTable)> memory;
   GroupTable table;
-  run_block(2 * kWarp, [&] {
+  run_block(kWarp, [&] {
     const GroupTable built = build_group_table<kMostOfTable>(p, grouping, step, memory.data());
     if (threadIdx.x == 0) table = built;
   });

@@ -116,8 +116,9 @@ CLEAVE_DEVICE void produce(const Params<C>& p, const CtaCoord<C>& cta, uint32_t 
     waits = false;
     load(work, loaded);
   }
-  // No earlier, or the next launch would take bandwidth from these loads (docs/notes/2026-11-choice.md).
-  ptx::launch_dependents();
+  // No earlier, or the next launch would take bandwidth from these loads (docs/notes/2026-11-choice.md). Over ranks
+  // later: what that launch would fill is what other kernels have while this one waits (split_k/across.h).
+  if constexpr (C.across.ranks == 1) ptx::launch_dependents();
 }
 
 /// The same for a packed weight, or its scales, each by a thread of its own, since computing addresses would hold up
@@ -350,12 +351,10 @@ CLEAVE_DEVICE void gemm_sm90(const Params<C>& p) {
     if constexpr (pairs_scales(C)) PairedReach<C>::init(smem);
     ptx::fence_mbarrier_init();
   }
-  constexpr bool kBounds = C.schedule.group_capacity > 0;  // groups', which come while the barriers are set up
-  if constexpr (kBounds) ptx::grid_dependency_wait();
-  cta.find_table(p, shared);
-  if constexpr (!kBounds) __syncthreads();
+  __syncthreads();
   if constexpr (cluster_size(C) > 1) ptx::cluster_meet();
-  if constexpr (!kBounds && !waits_late(C)) ptx::grid_dependency_wait();
+  if constexpr (!waits_late(C)) ptx::grid_dependency_wait();
+  cta.find_table(p, shared);
 
   if (threadIdx.x / 128 == C.warps.consumers) {
     if constexpr (C.warps.consumers > 1) ptx::registers_decrease<producer_registers(C)>();

@@ -1,9 +1,14 @@
 // The split of K that does not stop at a GPU: ranks have a part of it each, and a tile of every rank's is added up
 // before its epilogue (peers/strip.h). A warpgroup has one strip.
+//
+// Its CTAs wait for those of other GPUs, which may have to wait for room there: for a collective of NCCL's, say, that
+// itself waits for its kernel here. So there are fewer of them than SMs, and the next launch does not come before they
+// have met: then others' CTAs, which go on without each other, find room in turn.
 #pragma once
 
 #include "cleave/config/gemm_params.h"
 #include "cleave/peers/strip.h"
+#include "cleave/ptx/sync.h"
 #include "cleave/tile/named_barriers.h"
 #include "cleave/tile/tile.h"
 
@@ -31,6 +36,7 @@ struct SumAcross<C> {
 
   CLEAVE_DEVICE void run(const Params<C>& p, Sums<C>& sums) const {
     strip.add_up(p.size.n, sums);
+    if (threadIdx.x == 0) ptx::launch_dependents();
     ptx::named_barrier_sync(warpgroup_barrier(threadIdx.x / 128), 128);
     if (threadIdx.x % 128 == 0) strip.count();
   }

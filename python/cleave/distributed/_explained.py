@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from .. import _cost_over_ranks as _cost
+from ._fold import is_inside
 from ._peers import Peers
 from ._transports import fills_a_gpu, is_large, name_for
 
@@ -17,6 +18,9 @@ def explained(operation: str, m: int, n: int, itemsize: int, peers: Peers, devic
     transport, why = name_for(peers, device, nccl_wins)
     steps = _steps(operation, m * n * itemsize, peers.size, transport, large)
     hidden = "; large: parts are moved while others are made" if large else ""
+    small = operation == "gemm_all_reduce" and not large and _cost.is_one_shot(m * n * itemsize, peers.size)
+    if transport == "peer" and device.type == "cuda" and small and is_inside(m, n, itemsize, peers.size):
+        hidden = "; a product whose kernel can is one launch with its sum, and nothing lies in memory between"
     return f"{transport}{why}, {steps}{hidden}{_times(operation, m * n * itemsize, peers.size, device)}"
 
 

@@ -4,6 +4,7 @@ where the others' results are there before it; the same bits by either."""
 
 from __future__ import annotations
 
+import os
 from functools import lru_cache
 from typing import Any
 
@@ -52,6 +53,15 @@ def fold(
     most = out.shape[0] if most_rows is None else most_rows
     _core.fold(partials, out, *scales, bias, c, scale_d, activation, most, group, call, pushed, None)
     return out
+
+
+def is_inside(rows: int, columns: int, partial_bytes: int, size: int) -> bool:
+    """Whether products on GPUs may add up themselves what all ranks have, which each rank's does if it can; or
+    CLEAVE_SUMS_IN_PRODUCTS=0 says, on all ranks, that none does."""
+    given = os.environ.get("CLEAVE_SUMS_IN_PRODUCTS", "")
+    if given not in ("", "0", "1"):
+        raise ValueError(f"CLEAVE_SUMS_IN_PRODUCTS is {given!r}; it must be 0 or 1")
+    return given != "0" and _core.fits_strips(size, rows, columns, partial_bytes)
 
 
 _MOST_INPUTS = 8  # of an epilogue function

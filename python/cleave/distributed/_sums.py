@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -14,16 +13,11 @@ from .._cost_over_ranks import is_one_shot, nccl_wins
 from .._torch_precision import precision
 from ..torch._operators.fake import default_dtype
 from . import _agreement, _rules
-from ._fold import fold, is_fused, onto
+from ._fold import fold, is_fused, is_inside, onto
 from ._peer_memory import PeerMemory, bytes_of
 from ._peers import Peers, peers_of
 from ._rows import first_rows, rows_of
 from ._transports import Collectives, Multiply, carrier_for, fills_a_gpu, is_large, way_of
-
-
-def sums_in_products() -> bool:
-    """CLEAVE_SUMS_IN_PRODUCTS=1, on all ranks: small products add up what all ranks have before their epilogue."""
-    return os.environ.get("CLEAVE_SUMS_IN_PRODUCTS", "") == "1"
 
 
 class Form(NamedTuple):
@@ -85,7 +79,7 @@ class Form(NamedTuple):
         at_once = None
         if one_shot or (scatter and not large):
             first, added, most = (0, rows, rows) if one_shot else (peers.rank * share, own, share)
-            in_strips = one_shot and sums_in_products() and a.is_cuda and a.itemsize > 1
+            in_strips = one_shot and a.is_cuda and a.itemsize > 1 and is_inside(rows, columns, partial.itemsize, size)
             kinds = one_shot, in_strips, unsplit, exact, partial, out_dtype, activation
             at_once = _core.SumForm(rows, columns, first, added, most, *kinds, call)
         operation = "reduce_scatter" if scatter else "all_reduce"

@@ -10,6 +10,7 @@
 #include "array/tensor.h"
 #include "base/refuse.h"
 #include "cleave/names.h"
+#include "cleave/peers/strip_sizes.h"
 #include "module/bindings.h"
 #include "operands/fold_operands.h"
 #include "plans/plan_cache.h"
@@ -105,6 +106,8 @@ void bind_group(nb::module_& m) {
            "A barrier, and behind it what is at one place of every rank's staging, by addresses.")
       .def("abort", &Group::abort, "Ends all waiting and breaks the group, from any thread.")
       .def("problem", &Group::problem, "Empty, or what broke the group.");
+  m.def("fits_strips", &fits_strips, "ranks"_a, "rows"_a, "columns"_a, "element_bytes"_a,
+        "Whether products may add up themselves what so many ranks have, and folds may be in strips.");
   m.def("fold", &fold, "partials"_a, "out"_a, "scale_a"_a.none(), "scale_b"_a.none(), "bias"_a.none(), "c"_a.none(),
         "scale_d"_a.none(), "activation"_a, "most_rows"_a, "group"_a.none(), "call"_a, "pushed"_a, "stream"_a.none(),
         "in_strips"_a = false,

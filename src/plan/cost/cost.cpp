@@ -60,10 +60,13 @@ constexpr double kMemoryEfficiency = 0.85;
 constexpr double kReadAgain = 0.25;   // share of an operand that a second tile reads from memory again
 constexpr double kShareClocks = 350;  // CTAs that share loads wait for each other's tiles
 constexpr double kExposed = 0.1;
-constexpr double kLaunchUs = 1.5;             // start, tensor maps, barriers, the last CTA's drain
-constexpr double kFirstBytesUs = 0.5;         // from the first load to the first multiplication
-constexpr double kSignalUs = 0.9;             // a release in one CTA seen by an acquire in another
-constexpr double kClusterUs = 0.75;           // a cluster's launch and its join's latency
+constexpr double kLateC = 1.18;        // of groups' tiles of one k block: C is waited for, unless two tiles take turns,
+constexpr double kAcrossC = 1.06;      // and comes column by column where the product is transposed
+constexpr double kLateRows = 256;      // of a group, from which on that was measured
+constexpr double kLaunchUs = 1.5;      // start, tensor maps, barriers, the last CTA's drain
+constexpr double kFirstBytesUs = 0.5;  // from the first load to the first multiplication
+constexpr double kSignalUs = 0.9;      // a release in one CTA seen by an acquire in another
+constexpr double kClusterUs = 0.75;    // a cluster's launch and its join's latency
 constexpr double kPartialBytesPerClock = 23;  // one SM moving partials
 constexpr double kStreamPenalty = 1.33;       // clusters at different places along K share nothing in L2
 constexpr double kTileClocks = 460;           // of an epilogue, beside its elements
@@ -187,7 +190,7 @@ class Prediction {
     const double on_chip = on_chip_us(), memory = memory_us(), reduction = reduction_us();
     // Tile by tile, groups and classes are bound by one or the other: not all of the lesser hides.
     const double exposed = grouped_ || conv_ ? kExposed * std::min(on_chip, memory) : 0;
-    const double us = kLaunchUs + kFirstBytesUs + std::max(on_chip, memory) + exposed + reduction;
+    const double us = (kLaunchUs + kFirstBytesUs + std::max(on_chip, memory) + exposed + reduction) * late_c();
     return {.on_chip = on_chip,
             .l2 = 0,
             .memory = memory,
@@ -199,6 +202,14 @@ class Prediction {
 
  private:
   bool is_ragged() const { return s_.grouping == Grouping::m || s_.grouping == Grouping::n; }
+
+  /// How much longer a product takes that adds to C, such as a low-rank adapter's second one.
+  double late_c() const {
+    const GemmProblem& p = choice_.problem;
+    const double rows = double(s_.grouping == Grouping::m ? p.m : p.n) / double(p.batch);
+    if (!is_ragged() || s_.k_blocks > 1 || !c_.epilogue.has_c || rows < kLateRows) return 1;
+    return (c_.warps.pingpong ? 1 : kLateC) * (choice_.spec.transposed ? kAcrossC : 1);
+  }
 
   void find_busiest() {
     if (s_.mode == SplitKMode::stream_k && is_ragged()) {

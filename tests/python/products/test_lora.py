@@ -199,3 +199,13 @@ def test_hopper_kernels_serve_every_rank(rank: int, dtype: str, adapters: int) -
         rows, columns = map(int, tile.split("x"))
         # Transposed, ranks lie along an instruction's 64 rows, and an adapter's few tokens along its columns.
         assert rows <= 64 if "transposed" in rest else columns <= max(rank, 16), shrink[0].title
+
+
+@pytest.mark.parametrize("adapters", [1, 8])
+def test_where_a_tile_waits_for_the_residual_two_take_turns(adapters: int) -> None:
+    """With one k block nothing else hides it; and one column of tiles shares no loads."""
+    groups = f"x{adapters} tn bfloat16 bfloat16 grouped m"
+    expand = cleave._core.plan_text(f"4096x4096x64{groups} c bfloat16", "h200")
+    assert "pingpong" in expand.kernel_name
+    shrink = cleave._core.plan_text(f"4096x64x4096{groups}", "h200")
+    assert "multicast" not in shrink.kernel_name

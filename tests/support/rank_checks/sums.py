@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import nullcontext
 
 import torch
@@ -11,7 +12,7 @@ import cleave
 import cleave.distributed as cd
 from cleave.distributed._fold import fold
 
-from .ranks import ROUNDOFF, Ranks, all_reduce_by, in_rank_order, of_large_products, same_bits
+from .ranks import ROUNDOFF, Ranks, all_reduce_by, forget_forms, in_rank_order, of_large_products, same_bits
 
 ops = torch.ops.cleave
 
@@ -53,6 +54,25 @@ def sums_have_the_same_bits_everywhere(ranks: Ranks) -> None:
             if ranks.size > 2 and m == 64 and dtype != torch.bfloat16:  # else the order may not show
                 other = functional.relu(in_rank_order(partials[::-1], c.cpu(), bias.cpu()))
                 assert not same_bits(made[0], other)
+
+
+def sums_inside_products_have_the_bits_of_those_behind(ranks: Ranks) -> None:
+    """On GPUs, and though one rank's product, whose rows TMA does not read, cannot have its sum inside."""
+    for rows, partial_dtype in ((1, torch.bfloat16), (24, torch.float32), (64, torch.bfloat16)):
+        for own_k in (128, 128 if ranks.rank else 124):
+            a, b = ranks.draw(rows, 128 * ranks.size), ranks.draw(128 * ranks.size, 256)
+            own = ranks.columns(a)[:, :own_k].bfloat16(), ranks.rows(b)[:own_k].bfloat16()
+            bias, c = ranks.draw(256), ranks.draw(rows, 256)
+            options = {"bias": bias, "activation": "relu", "partial_dtype": partial_dtype, "out_dtype": torch.float32}
+            partials = ranks.everyones(ops.gemm(*own, out_dtype=partial_dtype))
+            expected = functional.relu(in_rank_order(partials, c.cpu(), bias.cpu()))
+            for inside in ("0", "1", "1"):
+                os.environ["CLEAVE_SUMS_IN_PRODUCTS"] = inside
+                try:
+                    forget_forms()
+                    assert same_bits(cd.gemm_all_reduce(*own, c=c, **options), expected)
+                finally:
+                    del os.environ["CLEAVE_SUMS_IN_PRODUCTS"]
 
 
 def sums_of_many_ranks_are_in_their_order(ranks: Ranks) -> None:
@@ -126,6 +146,7 @@ def exact_sums_have_the_bits_of_one_process(ranks: Ranks) -> None:
 CHECKS = (
     sums_are_within_their_bound,
     sums_have_the_same_bits_everywhere,
+    sums_inside_products_have_the_bits_of_those_behind,
     sums_of_many_ranks_are_in_their_order,
     rows_of_sums_do_not_depend_on_the_batch,
     scaled_sums_are_those_of_their_partials,
