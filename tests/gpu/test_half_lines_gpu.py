@@ -6,8 +6,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from conv_cases import KINDS, Case  # noqa: E402
 from conv_reference import Axis, Convolution  # noqa: E402
-from test_conv_gpu import KINDS, Case  # noqa: E402
 
 CASES = {
     "three lines a tap": Convolution(2, 96, 96, (Axis(13, 3, 1, 1, 1), Axis(17, 3, 1, 1, 1))),
