@@ -160,8 +160,10 @@ void check_options(const QuantizeProblem& p, Messages& out) {
   if (p.groups < 0 || p.groups > kMostGroups) {
     out.add("groups is {}; it must be from 0 to {}", p.groups, kMostGroups);
   } else if (p.groups > 0 && (!p.has_transpose || p.granularity != Granularity::block_1x128)) {
-    out.add("groups is {}, but granularity is {} and has_transpose {}; groups are for transposes of block_1x128",
-            p.groups, to_string(p.granularity), p.has_transpose);
+    out.add(
+        "groups (offs) is {}, but granularity is {} and has_transpose (transpose) {}; groups are for transposes of "
+        "block_1x128",
+        p.groups, to_string(p.granularity), p.has_transpose);
   } else if (p.groups > 0 && p.rows <= kMaxSize && padded_extent(p.rows, p.groups + 1) > kMaxSize) {
     out.add("rows and groups are {} and {}; that is 2^31 padded columns or more. Split x", p.rows, p.groups);
   }
@@ -170,9 +172,15 @@ void check_options(const QuantizeProblem& p, Messages& out) {
     if (!set) return;
     if (p.granularity != Granularity::block_1x128) {
       out.add("{} is true, but granularity is {}; it is for block_1x128", what, to_string(p.granularity));
-    } else if (p.given_scale || p.has_transpose || p.has_smooth || p.norm.kind != Norm::none) {
-      out.add("{} is true beside given_scale, has_transpose, has_smooth or a norm; leave those out", what);
+      return;
     }
+    const auto refuse_beside = [&](bool given, const char* other) {
+      if (given) out.add("{} is true beside {}, with which it is not served; leave one of them out", what, other);
+    };
+    refuse_beside(p.given_scale, "given_scale (scale)");
+    refuse_beside(p.has_transpose, "has_transpose (transpose)");
+    refuse_beside(p.has_smooth, "has_smooth (smooth)");
+    refuse_beside(p.norm.kind != Norm::none, "norm");
   };
   check_alone(p.gated, "gated");
   check_alone(p.ue8m0_scale, "ue8m0_scale (use_ue8m0)");

@@ -73,13 +73,15 @@ nb::object multiply_and_quantize(GemmInputs inputs, ProductArguments arguments, 
   const DType type = quantized_type(out, arguments.get<arg::OutDtype>());
   inputs.set<arg::Out>({});
   inputs.set<arg::ScaleOut>({});
+  const nb::handle scale_major = arguments.get<arg::ScaleMajor>();
   arguments.set<arg::OutScale>({});
+  arguments.set<arg::ScaleMajor>({});
   // bfloat16 has four bits more than the 8-bit floats, but only one more than int8.
   arguments.set<arg::OutDtype>(dtype_name(type == DType::i8 ? DType::f32 : DType::bf16));
   const nb::object product = multiply(inputs, arguments, call, form);
   return nb::module_::import_("cleave._core")
       .attr("quantize")(product, dtype_name(type), nb::str(std::string(to_string(granularity)).c_str()), "out"_a = out,
-                        "scale_out"_a = scale_out);
+                        "scale_out"_a = scale_out, "scale_major"_a = scale_major);
 }
 
 }  // namespace cleave::python

@@ -312,7 +312,8 @@ def test_what_is_no_function_or_no_input_is_refused(function: Any, message: str)
 
 @pytest.mark.parametrize("dtype", [torch.int8, torch.float8_e4m3fn])
 @pytest.mark.parametrize("product", ["gemm", "scaled_gemm", "grouped_gemm"])
-def test_rows_are_quantised_as_outside_torch(product: str, dtype: Any) -> None:
+@pytest.mark.parametrize("granularity", ["row", "tensor", "block_128x128"])
+def test_d_is_quantised_as_outside_torch(granularity: str, product: str, dtype: Any) -> None:
     torch.manual_seed(0)
     a, b = torch.randn(M, K), torch.randn(2, K, N)
     (q, scale), (weight, weight_scale) = cleave.quantize(a, "int8"), cleave.quantize(b[0].T.contiguous(), "int8")
@@ -321,7 +322,7 @@ def test_rows_are_quantised_as_outside_torch(product: str, dtype: Any) -> None:
         "scaled_gemm": (q, weight.T, scale, weight_scale.T),
         "grouped_gemm": (a, b, torch.tensor([3, M - 2], dtype=torch.int32)),
     }[product]
-    options = {"out_dtype": dtype, "out_scale": "row"}
+    options = {"out_dtype": dtype, "out_scale": granularity, "scale_major": "mn"}
     for epilogue in (None, gelu_only(bias=torch.randn(N), scale=torch.randn(M))):
 
         def call(x: Any, epilogue: Any = epilogue) -> Any:
@@ -331,15 +332,47 @@ def test_rows_are_quantised_as_outside_torch(product: str, dtype: Any) -> None:
         torch.compiler.reset()
         for made in (call(x), torch.compile(call, fullgraph=True, backend="aot_eager")(x)):
             assert torch.equal(made[1], expected[1]) and torch.equal(made[0].float(), expected[0].float())
+            assert made[1].stride() == expected[1].stride()
 
 
-def test_rows_that_are_not_quantised() -> None:
+@pytest.mark.parametrize("major", ["k", "mn"])
+@pytest.mark.parametrize("shape", [(4, 8), (1, 4, 8), (0, 4, 8), (3, 0, 8)])
+def test_scales_of_d_lie_as_fakes_say(shape: tuple[int, ...], major: str) -> None:
+    options = {"out_dtype": torch.int8, "out_scale": "block_1x128", "scale_major": major}
+    for columns in (200, 0):
+        a, b = torch.randn(shape), torch.randn(8, columns)
+        _, scale = cleave.torch.gemm(a, b, **options)
+        _, meta = cleave.torch.gemm(a.to("meta"), b.to("meta"), **options)
+        assert (scale.shape, scale.stride()) == (meta.shape, meta.stride())
+
+
+def test_options_are_checked() -> None:
+    a, b = torch.randn(M, K), torch.randn(K, N)
+    assert cleave.torch.gemm(a, b, out_dtype="float16", out_scale=None).dtype == torch.float16
+    for options, exception, words in (
+        ({"out_dtype": "floot16"}, TypeError, "out_dtype is 'floot16'; it must be a dtype"),
+        ({"out": torch.empty(M, N)}, TypeError, r"gemm\(\) got an unexpected keyword argument 'out'"),
+        ({"activaton": "relu"}, TypeError, "'activaton'. Did you mean 'activation'?"),
+        ({"scale_major": "mn"}, ValueError, "scale_major is given, but no scales are found"),
+        ({"use_ue8m0": True}, ValueError, "use_ue8m0 is given, but no scales are found"),
+    ):
+        with pytest.raises(exception, match=words):
+            cleave.torch.gemm(a, b, **options)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'check_offsets'"):
+        cleave.torch.grouped_gemm(a, b[None], torch.tensor([M]), check_offsets=True)
+
+
+def test_d_that_is_not_quantised() -> None:
     a, b, bias, _, _ = (x.detach() for x in operands())
     with pytest.raises(TypeError, match="out_dtype is None"):
         cleave.torch.gemm(a, b, out_scale="row")
     function = gelu_rows(bias=bias, weight=torch.ones(M))
     with pytest.raises(ValueError, match="several outputs"):
         cleave.torch.gemm(a, b, epilogue=function, out_dtype=torch.int8, out_scale="row")
+    with pytest.raises(ValueError, match="use_ue8m0 is True beside"):
+        cleave.torch.gemm(a, b, out_dtype=torch.int8, out_scale="row", use_ue8m0=True)
+    with pytest.raises(ValueError, match=r"D is \(1, .*for products whose D is a matrix"):
+        cleave.torch.gemm(a[None], b, out_dtype=torch.int8, out_scale="tensor")
 
 
 def test_copies_and_other_processes_have_the_function() -> None:

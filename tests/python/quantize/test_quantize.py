@@ -139,6 +139,17 @@ def test_scales_that_are_powers_of_two(major: str) -> None:
     np.testing.assert_array_equal(rounded, np.rint(x / np.repeat(powers, 128, 1)[:, :300]))
 
 
+def test_what_scales_that_are_powers_of_two_do_not_go_with() -> None:
+    x = np.ones((4, 256), np.float32)
+    for options, words in (
+        ({"smooth": np.ones(256, np.float32)}, r"has_smooth \(smooth\)"),
+        ({"transpose": True}, r"has_transpose \(transpose\)"),
+        ({"norm": cleave.rms_norm(eps=1e-6)}, "norm"),
+    ):
+        with pytest.raises(ValueError, match=f"use_ue8m0.* is true beside {words}, with which it is not served; leave"):
+            cleave.quantize(x, "int8", "block_1x128", use_ue8m0=True, **options)
+
+
 # --- torch, which has 8-bit floats ---
 
 
