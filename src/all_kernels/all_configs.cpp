@@ -4,7 +4,8 @@
 
 #include "all_kernels/typical_problems.h"
 #include "base/enumerators.h"
-#include "plan/catalogue.h"
+#include "plan/catalogue/tiles.h"
+#include "plan/catalogue/variants.h"
 #include "plan/direct/choice.h"
 
 namespace cleave {

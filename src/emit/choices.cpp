@@ -6,7 +6,7 @@
 #include "launch/conv_grid.h"
 #include "launch/product.h"
 #include "plan/batch_invariant.h"
-#include "plan/catalogue.h"
+#include "plan/catalogue/candidates.h"
 #include "plan/gpu_plan.h"
 #include "plan/model_device.h"
 #include "runtime/kernel_cache.h"

@@ -10,7 +10,7 @@
 #include <optional>
 #include <vector>
 
-#include "plan/catalogue.h"
+#include "plan/catalogue/candidates.h"
 
 namespace cleave {
 

@@ -20,7 +20,7 @@
 #include "launch/conv_params.h"
 #include "launch/gemm_grid.h"
 #include "launch/product_params.h"
-#include "plan/catalogue.h"
+#include "plan/catalogue/candidates.h"
 #include "plan/cost/cost.h"
 #include "plan/direct/choice.h"
 #include "plan/quantize_apart.h"

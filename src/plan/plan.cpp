@@ -7,7 +7,7 @@
 #include "cpu/cpu_plan.h"
 #include "launch/conv_grid.h"
 #include "plan/batch_invariant.h"
-#include "plan/catalogue.h"
+#include "plan/catalogue/candidates.h"
 #include "plan/gpu_plan.h"
 #include "plan/make_plan.h"
 #include "plan/measured/shape_log.h"

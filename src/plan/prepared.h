@@ -12,7 +12,7 @@
 
 #include "cleave/core/api.h"
 #include "cleave/gemm.h"
-#include "plan/catalogue.h"
+#include "plan/catalogue/candidates.h"
 #include "plan/spec.h"
 
 namespace cleave {

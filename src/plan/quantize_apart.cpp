@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "plan/catalogue.h"
 #include "problem/problem.h"
 
 namespace cleave {

@@ -14,9 +14,9 @@
 #include "launch/conv_grid.h"
 #include "launch/limits.h"
 #include "plan/batch_invariant.h"
-#include "plan/catalogue.h"
 #include "plan/conv_choice.h"
 #include "problem/placement.h"
+#include "problem/problem.h"
 
 namespace cleave {
 namespace {

@@ -18,6 +18,11 @@ std::optional<Order> output_order(const GemmProblem& problem);
 /// beyond, they are exact modulo 2^32, as the tensor cores' are.
 bool sums_are_integers(const GemmProblem& problem);
 
+/// Whether it is a product of matrices, neither grouped nor a convolution.
+inline bool is_product(const GemmProblem& problem) {
+  return problem.conv.kind == Conv::none && problem.groups.dimension == Grouping::none;
+}
+
 /// Whether the split and the family of kernels are left to the planner.
 bool is_automatic(const GemmProblem& problem);
 

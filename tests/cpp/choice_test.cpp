@@ -12,7 +12,7 @@
 #include "cleave/device.h"
 #include "cleave/epilogue.h"
 #include "launch/gemm_grid.h"
-#include "plan/catalogue.h"
+#include "plan/catalogue/candidates.h"
 #include "plan/spec.h"
 
 namespace cleave {

@@ -6,7 +6,7 @@
 #include "cleave/names.h"
 #include "conv_choice.h"
 #include "conv_geometry.h"
-#include "plan/catalogue.h"
+#include "plan/catalogue/candidates.h"
 
 namespace cleave {
 namespace {

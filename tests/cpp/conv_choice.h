@@ -7,7 +7,7 @@
 #include <string>
 
 #include "conv_problems.h"
-#include "plan/catalogue.h"
+#include "plan/choice.h"
 #include "plan/model_device.h"
 #include "plan/spec.h"
 

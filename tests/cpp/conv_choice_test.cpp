@@ -6,6 +6,7 @@
 #include "cleave/core/math.h"
 #include "cleave/names.h"
 #include "conv_choice.h"
+#include "plan/catalogue/candidates.h"
 #include "problem/conv.h"
 
 namespace cleave {

@@ -7,7 +7,7 @@
 #include "conv_choice.h"
 #include "conv_geometry.h"
 #include "launch/conv_grid.h"
-#include "plan/catalogue.h"
+#include "plan/catalogue/candidates.h"
 
 namespace cleave {
 namespace {

@@ -5,6 +5,7 @@
 
 #include "cleave/epilogue.h"
 #include "conv_choice.h"
+#include "plan/catalogue/candidates.h"
 #include "problem/conv.h"
 
 namespace cleave {

@@ -10,7 +10,8 @@
 #include "cleave/device.h"
 #include "conv_problems.h"
 #include "gemm_problems.h"
-#include "plan/catalogue.h"
+#include "plan/catalogue/candidates.h"
+#include "plan/catalogue/listed.h"
 #include "random.h"
 
 namespace cleave {

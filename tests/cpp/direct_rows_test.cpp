@@ -11,7 +11,7 @@
 #include "conv_choice.h"
 #include "expect_no_spills.h"
 #include "jit/source.h"
-#include "plan/catalogue.h"
+#include "plan/catalogue/candidates.h"
 #include "plan/direct/choice.h"
 #include "plan/direct/rows.h"
 

@@ -20,7 +20,7 @@
 #include "conv_geometry.h"
 #include "expect_no_spills.h"
 #include "jit/source.h"
-#include "plan/catalogue.h"
+#include "plan/catalogue/candidates.h"
 #include "plan/direct/choice.h"
 #include "plan/spec.h"
 

@@ -4,7 +4,7 @@
 #include "cleave/device.h"
 #include "expect_no_spills.h"
 #include "jit/source.h"
-#include "plan/catalogue.h"
+#include "plan/catalogue/candidates.h"
 
 namespace cleave {
 namespace {

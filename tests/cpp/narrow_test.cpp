@@ -11,7 +11,8 @@
 #include "cleave/device.h"
 #include "cleave/mainloop/narrow_vectors.h"
 #include "cleave/memory/descriptor.h"
-#include "plan/catalogue.h"
+#include "plan/catalogue/candidates.h"
+#include "plan/catalogue/listed.h"
 
 namespace cleave {
 namespace {

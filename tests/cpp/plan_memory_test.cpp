@@ -20,7 +20,8 @@
 #include "cleave/route.h"
 #include "cleave/router_logits.h"
 #include "gemm_problems.h"
-#include "plan/catalogue.h"
+#include "plan/catalogue/candidates.h"
+#include "plan/catalogue/tiles.h"
 #include "problem/problem.h"
 #include "process/plan_map.h"
 

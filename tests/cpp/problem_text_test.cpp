@@ -8,7 +8,7 @@
 #include "cleave/device.h"
 #include "conv_problems.h"
 #include "gemm_problems.h"
-#include "plan/catalogue.h"
+#include "plan/catalogue/candidates.h"
 #include "problem/problem.h"
 #include "random.h"
 

@@ -8,7 +8,7 @@
 #include "cleave/config/smem_plan.h"
 #include "cleave/device.h"
 #include "gemm_problems.h"
-#include "plan/catalogue.h"
+#include "plan/catalogue/candidates.h"
 #include "problem/problem.h"
 
 namespace cleave {

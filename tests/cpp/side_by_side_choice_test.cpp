@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "conv_choice.h"
-#include "plan/catalogue.h"
+#include "plan/catalogue/candidates.h"
 
 namespace cleave {
 namespace {

@@ -13,7 +13,8 @@
 #include "cleave/config/tma_box.h"
 #include "cleave/device.h"
 #include "cleave/memory/descriptor.h"
-#include "plan/catalogue.h"
+#include "plan/catalogue/candidates.h"
+#include "plan/catalogue/listed.h"
 #include "plan/cost/product_cost.h"
 
 namespace cleave {

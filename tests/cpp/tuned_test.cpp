@@ -5,7 +5,7 @@
 
 #include "base/embedded.h"
 #include "cleave/device.h"
-#include "plan/catalogue.h"
+#include "plan/catalogue/listed.h"
 #include "plan/measured/tuned.h"
 #include "plan/measured/tuned_file.h"
 

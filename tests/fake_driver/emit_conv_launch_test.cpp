@@ -4,7 +4,7 @@
 #include "expect_equal.h"
 #include "launch/conv_maps.h"
 #include "launch/conv_params.h"
-#include "plan/catalogue.h"
+#include "plan/catalogue/candidates.h"
 #include "plan/gpu_plan.h"
 #include "plan/make_plan.h"
 

@@ -1,4 +1,4 @@
-"""cleave.jax on the GPU: results, gradients, vmap, and programs of several calls."""
+"""cleave.jax on the GPU: results, gradients, vmap, programs of several calls, and shards on several GPUs."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ jax = pytest.importorskip("jax", minversion="0.10", reason="needs jax 0.10 or ne
 pytest.importorskip("cleave.jax", reason="built where jax is: make build", exc_type=ImportError)
 
 import jax.numpy as jnp  # noqa: E402
+from jax.sharding import PartitionSpec as P  # noqa: E402
 
 import cleave  # noqa: E402
 import cleave.jax  # noqa: E402
@@ -123,3 +124,57 @@ def test_groups_and_their_gradients(a_major: str, b_major: str) -> None:
 
     for function in (lambda f: f, lambda f: jax.grad(lambda *x: (f(*x) ** 2).sum(), (0, 1))):
         close(jax.jit(function(ours))(a, b, jnp.asarray(OFFS)), function(of_plain)(a, b, OFFS))
+
+
+# --- several GPUs ---
+
+
+def mesh_of(axis: str) -> Any:
+    if len(jax.devices()) < 2:
+        pytest.skip("needs two GPUs")
+    return jax.make_mesh((2,), (axis,), devices=jax.devices()[:2], axis_types=(jax.sharding.AxisType.Auto,))
+
+
+@pytest.mark.parametrize("mode", ["auto", "parallel", "cluster", "stream_k", "serial"])
+def test_shards_of_k(mode: str) -> None:
+    """Each GPU's product of its part of K, their sum, and gradients through both; the bits are the same each time."""
+    a, b = normal(M, K) / 64, normal(K, N, seed=1)
+
+    def of_shards(a: jax.Array, b: jax.Array) -> jax.Array:
+        return jax.lax.psum(cleave.jax.gemm(a, b, split_k_mode=mode, out_dtype="float32"), "k")
+
+    over = jax.jit(jax.shard_map(of_shards, mesh=mesh_of("k"), in_specs=(P(None, "k"), P("k")), out_specs=P()))
+    made = over(a, b)
+    close(made, plain(a, b))
+    for _ in range(3):
+        assert jnp.array_equal(over(a, b), made)
+    gradients = jax.jit(jax.grad(lambda a, b: (over(a, b) ** 2).sum(), (0, 1)))(a, b)
+    close(gradients, jax.grad(lambda a, b: (plain(a, b) ** 2).sum(), (0, 1))(a, b))
+
+
+def test_shards_of_rows_share_a_weight() -> None:
+    """Tokens in parts beside a weight that both GPUs have, whose gradient is the sum of theirs."""
+    a, b = normal(M, K) / 64, normal(K, N, seed=1)
+    over = jax.shard_map(cleave.jax.gemm, mesh=mesh_of("rows"), in_specs=(P("rows"), P()), out_specs=P("rows"))
+    close(jax.jit(over)(a, b), plain(a, b))
+    made = jax.jit(jax.grad(lambda a, b: (over(a, b).astype(jnp.float32) ** 2).sum(), (0, 1)))(a, b)
+    close(made, jax.grad(lambda a, b: (plain(a, b) ** 2).sum(), (0, 1))(a, b))
+
+
+def test_shards_of_experts_and_of_scaled_rows() -> None:
+    rows = sum(SIZES)
+    a, b = normal(rows, K) / 64, normal(len(SIZES), K, N, seed=1)
+    by_columns = jax.shard_map(
+        lambda a, b: cleave.jax.grouped_gemm(a, b, jnp.asarray(OFFS), out_dtype="float32"),
+        mesh=mesh_of("n"), in_specs=(P(), P(None, None, "n")), out_specs=P(None, "n"),
+    )  # fmt: skip
+    bounds = zip([0, *OFFS[:-1]], OFFS, strict=True)
+    close(jax.jit(by_columns)(a, b), jnp.concatenate([plain(a[i:j], b[g]) for g, (i, j) in enumerate(bounds)]))
+    q, p = (jnp.round(10 * normal(*shape, dtype=jnp.float32)).astype(jnp.int8) for shape in ((M, K), (N, K)))
+    scale_a, scale_b = 1 + jnp.arange(M, dtype=jnp.float32)[:, None] / M, jnp.full((1, N), 0.5)
+    by_rows = jax.shard_map(
+        cleave.jax.scaled_gemm,
+        mesh=mesh_of("m"), in_specs=(P("m"), P(), P("m"), P()), out_specs=P("m"),
+    )  # fmt: skip
+    made = jax.jit(by_rows)(q, p.T, scale_a, scale_b)
+    assert jnp.array_equal(made, jax.jit(cleave.jax.scaled_gemm)(q, p.T, scale_a, scale_b))

@@ -1,4 +1,4 @@
-"""Runs every check of the modules below on all ranks of a group, forked from one process that has imported torch.
+"""Runs every check of rank_checks on all ranks of a group, forked from one process that has imported torch.
 
     python tests/support/distributed_ranks.py RANKS DEVICE REPORT [TEAMS]
 
@@ -25,17 +25,15 @@ from typing import Any
 # NVLink multicast stays off: where it is, it is another's.
 os.environ |= {"NCCL_NVLS_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1", "NVSHMEM_DISABLE_NVLS": "1"}
 
-import distributed_checks
-import dtensor_checks
-import expert_checks
-import layer_checks
+import rank_checks
 import torch
 import torch.distributed as dist
+from rank_checks.ranks import Ranks
+from rank_checks.transports import graphs_replay_the_same_bits
 
-CHECKS = (*distributed_checks.CHECKS, *expert_checks.CHECKS, *dtensor_checks.CHECKS, *layer_checks.CHECKS)
-if os.environ.get("CLEAVE_TRANSPORT"):  # which only products know
-    CHECKS = distributed_checks.CHECKS
-ALONE = (distributed_checks.graphs_replay_the_same_bits,)
+# Only products know the variable.
+CHECKS = rank_checks.PRODUCTS if os.environ.get("CLEAVE_TRANSPORT") else rank_checks.CHECKS
+ALONE = (graphs_replay_the_same_bits,)
 
 SECONDS = 120  # for a rank to wait for others
 MOST_TEAMS = 8
@@ -50,7 +48,7 @@ def run(rank: int, size: int, device: str, folder: Path, queue: int) -> None:
     dist.init_process_group(
         backend, init_method=f"file://{folder}/store", rank=rank, world_size=size, timeout=timedelta(seconds=SECONDS)
     )
-    ranks = distributed_checks.Ranks(rank, size, device)
+    ranks = Ranks(rank, size, device)
     with (folder / str(rank)).open("w", buffering=1) as report:
         while (check := _taken(rank, queue)) is not None:
             torch.manual_seed(0)

@@ -7,8 +7,9 @@ from functools import cache
 
 import torch
 
+from ._collectives import collective_of, gather
 from ._errors import PeerError
-from ._peers import Peers, collective_of, gather, peers_of
+from ._peers import Peers, peers_of
 
 _BYTES = 512
 

@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 from zlib import crc32
 
@@ -24,13 +23,9 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
 from ._errors import PeerError
-
-if TYPE_CHECKING:
-    from ._peers import Peers
+from ._peers import Peers
 
 _GRACE = 1.0  # seconds, for a roll call: ranks do not fail at the same moment
-
-
 _SAID = 232  # bytes, beside those of a process
 
 

@@ -12,7 +12,8 @@ from .._torch_precision import precision
 from ..torch._operators.fake import default_dtype
 from . import _rules
 from ._peer_memory import PeerMemory, bytes_of
-from ._peers import Peers, first_rows, peers_of, rows_of
+from ._peers import Peers, peers_of
+from ._rows import first_rows, rows_of
 from ._transports import Collectives, carrier_for, fills_a_gpu, is_large, way_of
 
 

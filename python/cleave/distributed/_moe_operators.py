@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from . import _agreement, _places
-from ._peers import Peers, collective_of, exchange, peers_of
+from ._collectives import collective_of, exchange
+from ._peers import Peers, peers_of
 
 _ops = torch.ops.cleave
 

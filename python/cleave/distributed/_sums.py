@@ -15,7 +15,8 @@ from ..torch._operators.fake import default_dtype
 from . import _agreement, _rules
 from ._fold import fold, is_fused, onto
 from ._peer_memory import PeerMemory, bytes_of
-from ._peers import Peers, first_rows, peers_of, rows_of
+from ._peers import Peers, peers_of
+from ._rows import first_rows, rows_of
 from ._transports import Collectives, Multiply, carrier_for, fills_a_gpu, is_large, way_of
 
 

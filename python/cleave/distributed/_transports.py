@@ -15,8 +15,10 @@ import torch
 from torch import Tensor
 
 from . import _agreement, _peer_memory
+from ._collectives import collective_of, exchange, gather, gather_rows
 from ._peer_memory import PeerMemory, Turn
-from ._peers import Peers, collective_of, exchange, first_rows, gather, gather_rows
+from ._peers import Peers
+from ._rows import first_rows
 
 Multiply = Callable[..., Tensor]
 """multiply(out, rows[, epilogue]): of some rows of a, or what an epilogue function makes of it; `out`, or what there is

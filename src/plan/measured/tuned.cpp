@@ -12,7 +12,7 @@
 #include "base/refuse.h"
 #include "cleave/epilogue.h"
 #include "jit/disk_cache.h"
-#include "plan/catalogue.h"
+#include "plan/catalogue/listed.h"
 #include "plan/measured/tuned_file.h"
 #include "plan/problem_text.h"
 #include "problem/problem.h"

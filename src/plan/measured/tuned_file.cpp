@@ -11,7 +11,7 @@
 #include "cleave/error.h"
 #include "jit/file_lock.h"
 #include "jit/private_directory.h"
-#include "plan/catalogue.h"
+#include "plan/catalogue/listed.h"
 #include "plan/problem_text.h"
 
 namespace cleave {

@@ -96,10 +96,11 @@ for rank in (0, 5, 7):
 
 ONE_RANK = """
 import torch.distributed as dist
-import distributed_checks, layer_checks
+from rank_checks.layers import weights_are_gathered_in_8_bits
+from rank_checks.ranks import Ranks
 
 dist.init_process_group("gloo", init_method="file://{store}", rank=0, world_size=1)
-layer_checks.weights_are_gathered_in_8_bits(distributed_checks.Ranks(0, 1, "cpu"))
+weights_are_gathered_in_8_bits(Ranks(0, 1, "cpu"))
 dist.destroy_process_group()
 """
 

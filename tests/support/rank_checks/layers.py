@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from distributed_checks import Ranks, same_bits
 from torch import Tensor, nn
 from torch.distributed import checkpoint
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
@@ -22,6 +21,8 @@ from torch.utils.checkpoint import checkpoint as recomputed
 
 import cleave.torch
 from cleave.torch import parallel
+
+from .ranks import Ranks, same_bits
 
 
 def pair(whole: nn.Module, mesh: Any, layout: Any) -> nn.Module:

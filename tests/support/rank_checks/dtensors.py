@@ -6,13 +6,14 @@ import itertools
 from typing import Any
 
 import torch
-from distributed_checks import Ranks
 from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.debug import CommDebugMode
 
 import cleave.torch.parallel  # which registers the rules
+
+from .ranks import Ranks
 
 ops = torch.ops.cleave
 ALL = Replicate()

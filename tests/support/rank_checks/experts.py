@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from distributed_checks import Ranks, forget_forms, same_bits
 from torch import Tensor
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Shard
@@ -19,6 +18,8 @@ import cleave
 import cleave.distributed as cd
 from cleave.distributed import _expert_rows, _moe_operators
 from cleave.torch import MoE, W8A8Experts, parallel
+
+from .ranks import Ranks, forget_forms, same_bits
 
 ops = torch.ops.cleave
 FEATURES, HIDDEN, TOP_K = 32, 48, 2

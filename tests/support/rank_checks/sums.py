@@ -1,0 +1,133 @@
+"""Sums over ranks: their bound, their bits and their order."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+import torch
+from torch.nn import functional
+
+import cleave
+import cleave.distributed as cd
+from cleave.distributed._fold import fold
+
+from .ranks import ROUNDOFF, Ranks, all_reduce_by, in_rank_order, of_large_products, same_bits
+
+ops = torch.ops.cleave
+
+
+def sums_are_within_their_bound(ranks: Ranks) -> None:
+    """The bound, from float64, is what K's sums, each rank's rounding and D's may lose."""
+    for dtype in ROUNDOFF:
+        for m in (37, ranks.size - 1, 64):
+            k = 64 * ranks.size
+            a, b, bias = ranks.draw(m, k, dtype=dtype), ranks.draw(k, 40, dtype=dtype), ranks.draw(40)
+            expected = a.double() @ b.double() + bias.double()
+            parts = [x.double() @ y.double() for x, y in zip(a.chunk(ranks.size, 1), b.chunk(ranks.size), strict=True)]
+            # float32 sums of 2^-24 a step, of which tensor cores truncate, in units of |a| |b|.
+            slack = (k + 64) * 2.0**-23 * (a.double().abs() @ b.double().abs())
+            bound = slack + ROUNDOFF[dtype] * (sum(p.abs() + slack for p in parts) + expected.abs())
+            d = cd.gemm_all_reduce(ranks.columns(a), ranks.rows(b), bias=bias)
+            assert d.dtype == dtype and d.shape == (m, 40)
+            assert ((d.double() - expected).abs() <= 1.01 * bound).all()
+
+
+def sums_have_the_same_bits_everywhere(ranks: Ranks) -> None:
+    """On all ranks, in one shot and in two, whole and scattered; and they are the sum in rank order."""
+    for dtype, partial_dtype in ((torch.bfloat16, None), (torch.float16, torch.float32), (torch.float32, None)):
+        for m in (37, ranks.size - 1, 64):
+            a, b = ranks.draw(m, 96 * ranks.size, dtype=dtype), ranks.draw(96 * ranks.size, 40, dtype=dtype)
+            bias, c = ranks.draw(40), ranks.draw(m, 40)
+            own = ranks.columns(a), ranks.rows(b)
+            options = {"bias": bias, "activation": "relu", "partial_dtype": partial_dtype, "out_dtype": torch.float32}
+            made = []
+            for shots in ("one", "two"):
+                with all_reduce_by(shots):
+                    made.append(cd.gemm_all_reduce(*own, c=c, **options))
+            scattered = cd.gemm_reduce_scatter(*own, c=ranks.rows(c), **options)
+            assert same_bits(*made) and same_bits(scattered, ranks.rows(made[0]))
+            assert all(same_bits(x, made[0]) for x in ranks.everyones(made[0]))
+            partials = ranks.everyones(ops.gemm(*own, out_dtype=partial_dtype))
+            expected = functional.relu(in_rank_order(partials, c.cpu(), bias.cpu()))
+            assert same_bits(made[0], expected)
+            if ranks.size > 2 and m == 64 and dtype != torch.bfloat16:  # else the order may not show
+                other = functional.relu(in_rank_order(partials[::-1], c.cpu(), bias.cpu()))
+                assert not same_bits(made[0], other)
+
+
+def sums_of_many_ranks_are_in_their_order(ranks: Ranks) -> None:
+    """More of them than one kernel takes inputs, too, with all that is added to them."""
+    parts = [ranks.draw(33, 40) for _ in range(20)]  # of bfloat16, sums are exact in any order
+    bias, c, scale = ranks.draw(40), ranks.draw(33, 40), torch.full((1,), 0.5, device=ranks.device)
+    expected = (in_rank_order(parts, c, bias) / 0.5).round().clamp(-128, 127).to(torch.int8)
+    assert same_bits(fold(parts, torch.int8, bias, c, "none", scale), expected)
+    for count in (1, 2, 3, 4, 7, 8, 9, 10, 17, 18):
+        assert same_bits(fold(parts[:count], torch.float32), in_rank_order(parts[:count])), count
+    assert not same_bits(fold(parts, torch.float32), in_rank_order(parts[::-1]))
+
+
+@cleave.batch_invariant()
+def rows_of_sums_do_not_depend_on_the_batch(ranks: Ranks) -> None:
+    """Few rows have the bits that they have among many, whose products are moved in parts."""
+    few, k = 5, 8192  # which one GPU splits where it may
+    a, b = ranks.draw(128 * ranks.size, k).bfloat16(), ranks.draw(k, 64).bfloat16()
+    unsplit = ops.gemm(a, b, out_dtype=torch.float32, split_k_mode="none")
+    assert ranks.device != "cpu" or not same_bits(ops.gemm(a, b, out_dtype=torch.float32), unsplit)
+    for multiply in (cd.gemm_all_reduce, lambda a, b, **options: cd.all_gather_gemm(ranks.rows(a), b, **options)):
+        made = multiply(a[: few * ranks.size], b, out_dtype=torch.float32)
+        with of_large_products():
+            assert same_bits(multiply(a, b, out_dtype=torch.float32)[: few * ranks.size], made)
+
+
+def scaled_sums_are_those_of_their_partials(ranks: Ranks) -> None:
+    for dtype in (torch.int8, torch.float8_e4m3fn):
+        for granularity in ("row", "block_1x128"):
+            x, w = ranks.draw(37, 128 * ranks.size), ranks.draw(64, 128 * ranks.size)
+            q, scale = ops.quantize(ranks.columns(x), dtype, granularity)
+            v, w_scale = ops.quantize(ranks.columns(w), dtype, granularity)
+            own, bias = (q, v.t(), scale, w_scale.t()), ranks.draw(64)
+            d = cd.scaled_gemm_all_reduce(*own, bias=bias, activation="gelu", partial_dtype=torch.float32)
+            partials = ranks.everyones(ops.scaled_gemm(*own, None, torch.float32))
+            expected = functional.gelu(in_rank_order(partials, bias.cpu()).double())
+            assert d.dtype == torch.bfloat16
+            assert ((d.cpu().double() - expected).abs() <= 2.0**-8 * expected.abs() + 1e-5).all()
+            assert all(same_bits(y, d) for y in ranks.everyones(d))
+            own_rows = cd.scaled_gemm_reduce_scatter(*own, bias=bias, activation="gelu", partial_dtype=torch.float32)
+            assert same_bits(own_rows, ranks.rows(d))
+            # In 8 bits, divided and rounded once; two products of one rounding apart may fall to neighbours.
+            step = torch.full((), 0.5, device=ranks.device)
+            d8 = cd.scaled_gemm_all_reduce(*own, partial_dtype=torch.float32, out_dtype=torch.int8, scale_d=step)
+            assert same_bits(d8, (in_rank_order(partials) / 0.5).round().clamp(-128, 127).to(torch.int8))
+
+
+def exact_sums_have_the_bits_of_one_process(ranks: Ranks) -> None:
+    """order="k": of int8 with scales of all of K, whole and scattered, in every epilogue."""
+    for m, large in ((37, False), (ranks.size - 1, False), (128 * ranks.size, True)):
+        x, w, bias = ranks.draw(m, 160 * ranks.size), ranks.draw(48, 160 * ranks.size), ranks.draw(48)
+        (q, scale), (v, w_scale) = (ops.quantize(t, torch.int8, "row") for t in (x, w))
+        one = torch.full((1,), 0.01, device=ranks.device)
+        own = ranks.columns(q), ranks.columns(v).t()
+        for scales in ((scale, w_scale.t()), (one, w_scale.t()), (one, one), (None, None)):
+            for activation in ("none", "gelu"):
+                options = {"bias": bias, "activation": activation, "out_dtype": torch.float32}
+                expected = ops.scaled_gemm.full(q, v.t(), *scales, **options)
+                with of_large_products() if large else nullcontext():
+                    for transport in ("auto", "peer", "gloo"):
+                        options |= {"order": "k", "transport": transport}
+                        made = cd.scaled_gemm_all_reduce(*own, *scales, **options)
+                        assert same_bits(made, expected), (m, activation, (made - expected).abs().max())
+                        assert same_bits(cd.scaled_gemm_reduce_scatter(*own, *scales, **options), ranks.rows(expected))
+    c = ranks.draw(m, 48)
+    made = cd.scaled_gemm_all_reduce(*own, scale, w_scale.t(), bias=bias, c=c, order="k", out_dtype=torch.float32)
+    exact = (q.cpu().int() @ v.cpu().int().t()).double() * scale.cpu().double() * w_scale.t().cpu().double()
+    torch.testing.assert_close(made.cpu().double(), exact + c.cpu() + bias.cpu(), rtol=1e-5, atol=1e-4)
+
+
+CHECKS = (
+    sums_are_within_their_bound,
+    sums_have_the_same_bits_everywhere,
+    sums_of_many_ranks_are_in_their_order,
+    rows_of_sums_do_not_depend_on_the_batch,
+    scaled_sums_are_those_of_their_partials,
+    exact_sums_have_the_bits_of_one_process,
+)
