@@ -22,4 +22,4 @@ def take_hooks(layer: nn.Module, of: nn.Module) -> None:
 def is_altered(layer: nn.Module) -> bool:
     """Whether it is not what its class says: a forward of its own, or a weight that hooks compute of other parameters,
     as weight_norm, spectral_norm and pruning do."""
-    return "forward" in vars(layer) or layer._parameters.get("weight") is None
+    return "forward" in vars(layer) or "weight" in vars(layer)  # which hooks set, beside the parameters

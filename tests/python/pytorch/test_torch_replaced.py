@@ -13,7 +13,15 @@ from decoder import Model  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 from torch.nn.utils import prune, spectral_norm  # noqa: E402
 
-from cleave.torch import convert_to_float8_training, fuse, replace_convs, replace_linears  # noqa: E402
+from cleave.torch import (  # noqa: E402
+    Float8Linear,
+    RMSNormQuantize,
+    W8A8Linear,
+    convert_to_float8_training,
+    fuse,
+    replace_convs,
+    replace_linears,
+)
 
 replacing = pytest.mark.parametrize(
     ("replace", "layer", "x"),
@@ -65,3 +73,13 @@ def test_modules_with_hooks_are_not_fused() -> None:
     fused = fuse(hooked)
     assert not fused.done
     assert all("hooks" in why for name, why in fused.left if name in names)
+
+
+def test_layers_of_many_kinds_compile_one_by_one() -> None:
+    """torch counts graphs for each function: what says which keyword was meant is none that they share."""
+    x = torch.ones(2, 128)
+    layers = [Float8Linear(128, 16), W8A8Linear.from_linear(nn.Linear(128, 16)), RMSNormQuantize(128)]
+    torch.compiler.reset()
+    with torch._dynamo.config.patch(recompile_limit=1), torch.no_grad():
+        for layer in layers:
+            torch.compile(layer, fullgraph=True, backend="aot_eager")(x)
