@@ -128,6 +128,8 @@ class GroupedLinear(nn.Module):
         """alignment, counts: groups with gaps, as in `cleave.grouped_gemm`: each begins at a multiple, or x is
         [num_groups, room, in_features]."""
         check_features(x, self.in_features)
+        if offs is not None and offs.shape[:1] != (self.num_groups,):
+            raise ValueError(f"offs is {tuple(offs.shape)}; it must be ({self.num_groups},), where each group ends")
         if torch.is_autocast_enabled(x.device.type):
             x = x.to(torch.get_autocast_dtype(x.device.type))
         weight, bias, accumulate = _dealt.own(self.weight), _dealt.own(self.bias), self.accumulate_main_grad

@@ -125,6 +125,8 @@ class W8A8Linear(StaticWeights):
         if dynamic and activation != "dynamic":
             raise ValueError(f'activation is {activation!r}; it must be "dynamic", or the scale itself')
         weight = linear.weight.detach()
+        if weight.dim() != 2:
+            raise TypeError(f"linear is {type(linear).__name__}, whose weight is no matrix; it must be an nn.Linear")
         if smooth is not None:
             check_smooth(smooth, linear.in_features)
             smooth = smooth.to(weight.device, torch.float32, copy=True)
@@ -184,6 +186,8 @@ class W8A8Linear(StaticWeights):
 
     def forward(self, x: Tensor | tuple[Any, ...]) -> Tensor:
         if isinstance(x, tuple):
+            if len(x) < 2:
+                raise TypeError("x is a tuple of one; pass q and scale, as `Quantized` has them, or a tensor")
             return self._multiply(*x)
         flat = x.dim() == 2
         if not flat:
