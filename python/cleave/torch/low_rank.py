@@ -98,5 +98,7 @@ def _check(x: Tensor, a: Tensor, b: Tensor, offs: Tensor, residual: Tensor | Non
     for name, each in (("residual", residual), ("out", out)):
         if each is not None and each.shape != (x.shape[0], b.shape[1]):
             raise ValueError(f"{name} is {list(each.shape)}; it must be {[x.shape[0], b.shape[1]]}")
+    if out is x:
+        raise ValueError("out is x, which is read while out is written; pass an out of its own, or a copy of x")
     if not x.dtype == a.dtype == b.dtype and not torch.is_autocast_enabled(x.device.type):
         raise TypeError(f"x is {x.dtype}, a {a.dtype} and b {b.dtype}; convert them to one of these")

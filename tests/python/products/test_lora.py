@@ -164,6 +164,8 @@ def test_what_does_not_fit_is_refused() -> None:
     ):
         with pytest.raises(exception, match=words):
             cleave.torch.lora(*arguments)
+    with pytest.raises(ValueError, match="out is x, which is read while out is written"):
+        cleave.torch.lora(x, torch.ones(2, 8, 200).bfloat16(), torch.ones(2, 200, 8).bfloat16(), offs, out=x)
     a.requires_grad_()
     kept = y.clone()
     with pytest.raises(ValueError, match="out is given where gradients are wanted"):
