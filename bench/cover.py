@@ -25,7 +25,6 @@ import numpy as np
 
 from cleave import _core
 
-from .jobs.conv import ConvJob
 from .jobs.every import AnyJob, Shape
 from .measured_pairs import MEASURED, hash_of_weights, read_jobs
 
@@ -89,12 +88,10 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     sets = read_table()
     for job, shapes in read_jobs(arguments.folder):
-        if isinstance(job, ConvJob):
-            continue  # convolutions have no covering sets yet
         if arguments.jobs and job.name not in arguments.jobs.split(","):
             continue
         known = [Measured(fold_of(job, shape), pairs_of(job, shape, us)) for shape, us in shapes]
-        known = [each for each in known if each.pairs]
+        known = [each for each in known if each.pairs and each.fastest < np.inf]
         drawn = job.shapes("fit", SHAPES_OF_MODEL, seed=1)
         beside = [(fold_of(job, shape), losses_by_model(job, shape)) for shape in drawn]
         report(job, known, beside, SIZES if arguments.check else (arguments.size,))
@@ -115,12 +112,12 @@ def kernel_of(choice: str) -> str:
 
 
 def pairs_of(job: AnyJob, shape: Shape, us: dict[str, float]) -> list[Pair]:
-    """Those of the Hopper kernel, which the model predicts."""
+    """Those of the Hopper kernel, which the model predicts. Convolutions that are products take those of products."""
     planned = job.case(shape).plan("h100")
     model = _core.ProductModel()
     names = []
     for name in dict.fromkeys([*(candidate["kernel"] for candidate in planned.candidates), *us]):
-        if model.add(planned, name) >= 0:
+        if " product" not in name and model.add(planned, name) >= 0:
             names.append(name)
     predicted = model.predict_shipped() if names else []
     return [Pair(kernel_of(name), time, us.get(name, np.inf)) for name, time in zip(names, predicted, strict=True)]

@@ -43,8 +43,8 @@ START = {
 STRAY = 3.0
 
 SHARPNESS = 5.0  # of a kernel's weight, by how much slower it is than the fastest
-SHARPNESS_OF_OTHERS = 3.0  # whose model is off by more
-GROWTH_OF_OTHERS = Growth(trees=300, leaves=24, least=12, rate=0.05)  # one forest for all directions and types
+SHARPNESS_OF_OTHERS = 1.2  # whose model is off by more
+GROWTH_OF_OTHERS = Growth(trees=300, leaves=48, least=12, rate=0.05)  # one forest for all directions and types
 RARE = 0.75  # power by which the shapes of a job that has few count more, for trees
 COMMON = 0.3  # weight of what all kernels of a shape are off by
 PRIOR = 0.02  # and of leaving where the fit began, by logarithms

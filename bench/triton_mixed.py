@@ -10,6 +10,8 @@ import torch
 import triton
 import triton.language as tl
 
+from .peers.triton_grouped import quickly
+
 
 @dataclass(frozen=True)
 class TritonWeights:
@@ -49,7 +51,7 @@ def _configurations() -> list[Any]:
     ]
 
 
-@triton.autotune(configs=_configurations(), key=["m", "n", "k"])
+@triton.autotune(configs=_configurations(), key=["m", "n", "k"], do_bench=quickly)
 @triton.jit
 def _multiply(
     x_ptr, words_ptr, scales_ptr, d_ptr, m, n, k, GROUP: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,

@@ -4,7 +4,9 @@
 
 Each case is measured by all ways in turn, seven rounds of them; a way's time is the median of its rounds on the rank
 where that is longer. Local sizes are those of Llama-3-70B at TP2 and at TP8, whatever the number of ranks here. With
---seconds, no case is begun after so long.
+--seconds, no case is begun after so long. With --refit, what calls over ranks are said to cost, and whether an
+all-reduce takes one trip or two, is fitted to these times (bench.distributed.fit): for other GPUs than those of
+bench/results, or other links between them.
 """
 
 from __future__ import annotations
@@ -64,6 +66,10 @@ def main() -> None:
                     print(_line(rows[-1]), flush=True)
                     if arguments.out:
                         _write(arguments.out, rows)
+    if arguments.refit and rank == 0:
+        from . import fit  # which needs scipy
+
+        fit.refit(arguments.out, fit.COST)
     dist.barrier()
     os._exit(0)  # graphs that hold NCCL's kernels keep the group from ending
 
@@ -74,7 +80,11 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=600, metavar="S")
     parser.add_argument("--tokens", type=int, nargs="+", default=TOKENS, metavar="M", help="rows, of all ranks")
     parser.add_argument("--match", default="", metavar="TEXT", help="only cases with this in their operation and name")
-    return parser.parse_args()
+    parser.add_argument("--refit", action="store_true", help="fit the cost model to the results, which --out keeps")
+    arguments = parser.parse_args()
+    if arguments.refit and not arguments.out:
+        parser.error("--refit needs --out, the file of the results that it fits to")
+    return arguments
 
 
 def _write(path: Path, rows: list[dict[str, Any]]) -> None:

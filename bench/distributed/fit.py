@@ -136,8 +136,9 @@ def projection(rows: list[dict[str, Any]], found: dict[tuple[str, str], Fit], si
         yield case.operation, shape, f"{case.product:.0f}", f"{ours:.0f}", f"{nccl:.0f}", f"{nccl / ours:.2f}"
 
 
-def main() -> None:
-    result, path = report.load(Path(sys.argv[1])), Path(sys.argv[2]) if len(sys.argv) > 2 else COST
+def refit(results: Path, path: Path) -> None:
+    """Writes the model anew, and says how far off it is."""
+    result = report.load(results)
     size, rows = result["machine"]["gpus"], result["rows"]
     found, text = fits(rows, size), COST.read_text()
     print(f"{result['machine']['gpu']}, {size} GPUs, Cleave {cleave.__version__}\n")
@@ -151,7 +152,7 @@ def main() -> None:
         if way != "halves":
             made = f'("{operation}", "{way}"): Added({us:.2f}, {root:.3g}, {byte:.3g}),'
             text = re.sub(rf'\("{operation}", "{way}"\): Added\(.*?\),', made, text)
-    path.write_text(text)
+    path.write_text(re.sub(r"^GPUS = \d+", f"GPUS = {size}", text, flags=re.MULTILINE))
     print(*report.table(names, table), sep="\n")
     print(f"\nA projection to {PROJECTED} GPUs of one host, microseconds:\n")
     names = ("operation", "M x N x K", "product", "ours", "NCCL behind it", "ratio")
@@ -159,4 +160,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    refit(Path(sys.argv[1]), Path(sys.argv[2]) if len(sys.argv) > 2 else COST)

@@ -86,7 +86,7 @@ def _worth_trying(configurations: list[Any], arguments: dict[str, Any], **form: 
     ]
 
 
-def _quickly(call: Callable[[], object], quantiles: Any) -> Any:
+def quickly(call: Callable[[], object], quantiles: Any) -> Any:
     return triton.testing.do_bench(call, warmup=1, rep=3, quantiles=quantiles)
 
 
@@ -94,7 +94,7 @@ def _quickly(call: Callable[[], object], quantiles: Any) -> Any:
     configs=_configurations(),
     key=["n", "k", "bucket", "ADD"],
     prune_configs_by={"early_config_prune": _worth_trying},
-    do_bench=_quickly,
+    do_bench=quickly,
     restore_value=["out_ptr"],
 )
 @triton.jit(do_not_specialize=["bucket"])

@@ -39,6 +39,8 @@ struct FoldProblem {
   /// All ranks of the group make this same sum, and on GPUs each reads its own partial result alone, which it sends to
   /// the others: a trip less where there is little of it. can_push says of what.
   bool pushed = false;
+  /// And in the order in which a product that adds up itself sends it, which other ranks may have.
+  bool in_strips = false;
   int device = 0;  ///< CUDA ordinal, or kCpu
 
   friend bool operator==(const FoldProblem&, const FoldProblem&) = default;
@@ -60,6 +62,9 @@ struct FoldArguments {
 /// Whether a sum may be `pushed`: up to 8 ranks, floats in rows of whole 16 bytes, of 2 MiB at most for each rank (with
 /// more than 2 ranks 1 MiB), and a D that is aligned as they are.
 CLEAVE_API bool can_push(const FoldProblem& problem);
+
+/// Whether a pushed sum may be `in_strips`: up to 64 rows, and multiples of 64 columns.
+CLEAVE_API bool can_strip(const FoldProblem& problem);
 
 /// Every rule that `problem` breaks, each with the value seen and the remedy. Empty: it can be planned.
 CLEAVE_API std::vector<std::string> validate(const FoldProblem& problem);

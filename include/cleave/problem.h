@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include "cleave/conv_layout.h"
 #include "cleave/core/api.h"
@@ -181,6 +182,8 @@ struct GemmProblem {
   friend bool operator==(const GemmProblem&, const GemmProblem&) = default;
 };
 
+class Group;  // cleave/group.h
+
 /// An input of an epilogue function: a pointer, or for a scalar the value itself.
 struct EpilogueArgument {
   const void* data = nullptr;
@@ -213,6 +216,8 @@ struct GemmArguments {
   float* amax = nullptr;       ///< one value, raised to the largest |D|: zero it to start anew
   EpilogueArgument epilogue_inputs[kMostEpilogueInputs] = {};
   void* epilogue_outputs[kMostEpilogueOutputs] = {};
+  const Group* group = nullptr;  ///< of a product that is summed over ranks itself, and how they name it
+  std::string_view call = {};
 };
 
 }  // namespace cleave

@@ -60,9 +60,10 @@ struct QuantizeProblem {
   /// x is [rows, 2 cols], cols columns of gates and then as many of ups, and silu(gate) * up is quantised. For
   /// block_1x128 only.
   bool gated = false;
-  bool ue8m0_scale = false;  ///< block_1x128: scales are rounded up to powers of two
+  bool ue8m0_scale = false;  ///< scales that are found are rounded up to powers of two; symmetric ones
 
-  /// The norm of x's rows is quantised, in the same pass: by row, in blocks of 1x128, or by tensor with given scales.
+  /// The norm of x's rows is quantised, in the same pass: by row, in blocks of 1x128, or by tensor, whose scale takes a
+  /// pass before it unless it is given.
   /// With a residual it is the norm of h = x + residual, which is rounded to the residual's dtype and written as well
   /// (vLLM's fused_add_rms_norm). The order of sums depends on x's columns alone: a row's q does not depend on the
   /// other rows.

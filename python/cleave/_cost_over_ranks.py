@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from math import sqrt
 from typing import NamedTuple
 
+GPUS = 2  # that it was fitted to
+MEASURED = 1 << 18  # bytes of a whole, of which the least cases have about as many
 WIRE = 3.7e5  # bytes a microsecond, one way, that copy engines move between two GPUs of one host
 
 
@@ -55,6 +57,13 @@ def _two_trips(partial_bytes: int, size: int, table: Table) -> float:
 def sent(operation: str, whole: int, size: int) -> float:
     """Bytes that a rank sends at least; whole: of a partial result, or of the gathered operand."""
     return whole * (size - 1) / size * (2 if operation == "all_reduce" else 1)
+
+
+def nccl_wins(operation: str, whole: int, size: int, table: Table = ADDED) -> bool:
+    """Whether NCCL takes less time than the memory of peers, where nothing is made meanwhile and that was measured;
+    whole: as in `sent`."""
+    peer, nccl = (added(operation, transport, whole, size, table) for transport in ("peer", "nccl"))
+    return size == GPUS and whole >= MEASURED and nccl < peer
 
 
 def added(operation: str, transport: str, whole: int, size: int, table: Table = ADDED) -> float:

@@ -100,14 +100,17 @@ void add(Operators& operators, const std::string& name, Operands, Others, Scalar
 template <class Geometry>
 void add_scaled_conv(Operators& operators) {
   const auto function = [](const auto& call) { return convolve(call); };
-  using Operands =
-      Concat<List<Input, Weight, NullableArgument<"scale_a">, NullableArgument<"scale_b">, arg::Bias>, Geometry>;
+  using Scaled = List<Input, Weight, NullableArgument<"scale_a">, NullableArgument<"scale_b">>;
+  using Added = Concat<List<arg::Bias>, Geometry>;
+  using Operands = Concat<Scaled, Added>;
   using Short = Concat<Operands, List<arg::OutDtype, arg::UseFastAccum>>;
   using Rare = Concat<List<arg::C>, Scalars, List<arg::ScaleD>, SplitK>;
   operators.add("scaled_conv", Short(), List<>(), function);
   operators.add("scaled_conv.full", Short(), Rare(), function);
   operators.add("scaled_conv.out", Concat<Operands, List<arg::UseFastAccum>>(),
                 Concat<Rare, List<arg::Out, arg::Amax>>(), function);
+  operators.add("scaled_conv.epilogue", Concat<Scaled, Function, Added, List<arg::C, arg::ScaleD>>(),
+                Concat<List<arg::Alpha, arg::Beta, arg::OutDtype, arg::UseFastAccum>, SplitK>(), function);
 }
 
 }  // namespace

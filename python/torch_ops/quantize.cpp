@@ -103,13 +103,13 @@ void add_normed(Operators& operators) {
   using Normed = List<NormName, Eps, ByRow, arg::Bias, ZeroCentered>;
   using Into = Concat<List<X, Weight>, Normed, List<MaybeResidual>>;
   using Static = List<NormName, Eps, ByTensor, arg::Bias, ZeroCentered, Zero>;
-  operators.add("quantize_normed", Concat<List<X, Weight, Dtype>, Normed>(), List<arg::ScaleMajor>(),
+  operators.add("quantize_normed", Concat<List<X, Weight, Dtype>, Normed>(), List<arg::ScaleMajor, arg::UseUe8m0>(),
                 [](const auto& call) {
                   const Quantized made = run_new(quantize_tensors(call), quantize_options(call));
                   return std::tuple{made.q, *made.scale};
                 });
-  operators.add("quantize_normed_sum", Concat<List<X, Residual, Weight, Dtype>, Normed>(), List<arg::ScaleMajor>(),
-                [](const auto& call) {
+  operators.add("quantize_normed_sum", Concat<List<X, Residual, Weight, Dtype>, Normed>(),
+                List<arg::ScaleMajor, arg::UseUe8m0>(), [](const auto& call) {
                   const Quantized made = run_new(quantize_tensors(call), quantize_options(call));
                   return std::tuple{made.q, *made.scale, *made.sum};
                 });
@@ -198,14 +198,16 @@ void add_quantize(Operators& operators) {
   operators.add("quantize_static.out", List<X, Scale, ByTensor, Smooth, Zero>(), List<arg::Out>(),
                 [](const auto& call) { run_into<arg::Out>(call, static_options_of(call)); });
   add_normed(operators);
-  operators.add("quantize_transposed", List<X, Dtype, ByBlock>(), List<arg::ScaleMajor>(), [](const auto& call) {
-    const QuantizedBothWays made = run_both_ways(call);
-    return std::tuple{made.q, made.scale, made.q_t, made.scale_t};
-  });
-  operators.add("quantize_grouped", List<X, Offs, Dtype>(), List<arg::ScaleMajor>(), [](const auto& call) {
-    const QuantizedBothWays made = run_both_ways(call);
-    return std::tuple{made.q, made.scale, made.q_t, made.scale_t, *made.ends};
-  });
+  operators.add("quantize_transposed", List<X, Dtype, ByBlock>(), List<arg::ScaleMajor, arg::UseUe8m0>(),
+                [](const auto& call) {
+                  const QuantizedBothWays made = run_both_ways(call);
+                  return std::tuple{made.q, made.scale, made.q_t, made.scale_t};
+                });
+  operators.add("quantize_grouped", List<X, Offs, Dtype>(), List<arg::ScaleMajor, arg::UseUe8m0>(),
+                [](const auto& call) {
+                  const QuantizedBothWays made = run_both_ways(call);
+                  return std::tuple{made.q, made.scale, made.q_t, made.scale_t, *made.ends};
+                });
 }
 
 }  // namespace cleave::torch_ops

@@ -7,9 +7,13 @@
 #include <string>
 
 #include "cleave/conv.h"
+#include "cleave/core/reduction.h"
 #include "cleave/epilogue.h"
 
 namespace cleave::typical {
+
+inline constexpr Major kMajors[] = {Major::k, Major::mn};
+inline constexpr Conv kConvs[] = {Conv::fprop, Conv::dgrad, Conv::wgrad};
 
 inline MatrixLayout matrix(DType type, bool rows, int64_t m, int64_t n, uint32_t alignment = 16) {
   return rows ? MatrixLayout{type, n, 1, 0, alignment} : MatrixLayout{type, 1, m, 0, alignment};
@@ -55,6 +59,21 @@ inline GemmProblem grouped(GemmProblem p, Grouping dimension) {
   if (dimension == Grouping::m) p.b.stride_batch = p.k * p.n;
   if (dimension == Grouping::n) p.a.stride_batch = p.m * p.k;
   if (dimension == Grouping::k) p.c.stride_batch = p.d.stride_batch = p.m * p.n;
+  return p;
+}
+
+/// As a layer has it: with a bias, a C and an activation.
+inline GemmProblem as_layer(GemmProblem p, Activation activation) {
+  p.bias = Bias::row;
+  p.has_c = true;
+  p.epilogue = epilogue_of(activation);
+  return p;
+}
+
+/// As the first product of a feed-forward has it: gates beside what they multiply.
+inline GemmProblem with_swiglu(GemmProblem p) {
+  p.epilogue = epilogue_of(Activation::swiglu);
+  p.b.stride_batch = 0;
   return p;
 }
 
@@ -133,20 +152,18 @@ inline GemmProblem with_matrices(GemmProblem p, const char* function) {
   return p;
 }
 
-/// One that reduces D, to a value for each row (of grouped columns: for each column) and, without groups, for all.
+/// One that reduces D, to a value for each row (of grouped columns: for each column), and for all of it or of a group.
 inline GemmProblem with_reductions(GemmProblem p) {
-  const bool by_column = p.groups.dimension == Grouping::n;
-  const bool cut = by_column || p.groups.dimension == Grouping::m;
-  const std::string of_line =
-      fmt::format("%0 = multiply acc acc\nd = acc\nnorm = sum {} %0", by_column ? "row" : "column");
-  p.epilogue.function = &epilogue_function(cut ? of_line : of_line + "\namax = absmax scalar acc");
-  const bool joins = p.conv.kind != Conv::none;
+  const Grouping grouping = p.groups.dimension;
+  const bool by_column = grouping == Grouping::n, cut = by_column || grouping == Grouping::m;
+  p.epilogue.function = &epilogue_function(fmt::format(
+      "%0 = multiply acc acc\nd = acc\nnorm = sum {} %0\namax = absmax scalar acc", by_column ? "row" : "column"));
   const auto line = [&](InputShape shape, int64_t length) {
-    return EpilogueLayout{
-        .shape = shape, .alignment = 4, .stride = 1, .stride_batch = p.batch > 1 && !cut && !joins ? length : 0};
+    const bool own = cut ? is_over_groups(grouping, shape) : p.conv.kind == Conv::none;
+    return EpilogueLayout{.shape = shape, .alignment = 4, .stride = 1, .stride_batch = p.batch > 1 && own ? length : 0};
   };
   p.epilogue.outputs[0] = by_column ? line(InputShape::row, p.n) : line(InputShape::column, p.m);
-  if (!cut) p.epilogue.outputs[1] = line(InputShape::scalar, 1);
+  p.epilogue.outputs[1] = line(InputShape::scalar, 1);
   return p;
 }
 

@@ -5,6 +5,7 @@
 
 #include "cleave/core/element.h"
 #include "cleave/core/math.h"
+#include "cleave/core/reduction.h"
 #include "cleave/epilogue.h"
 #include "cpu/groups.h"
 #include "problem/problem.h"
@@ -31,6 +32,27 @@ class Total {
   double sum_ = 0.0;
   uint32_t largest_ = 0;
 };
+
+/// Part of D: of an entry, or of a group.
+struct Block {
+  int64_t entry, row, row_end, column, column_end;
+};
+
+/// What is reduced together.
+std::vector<Block> blocks_of(const GemmProblem& p, const GemmArguments& arguments, InputShape shape) {
+  std::vector<Block> blocks;
+  if (!is_over_groups(p.groups.dimension, shape)) {
+    for (int64_t entry = 0; entry < entries_of_d(p); ++entry) blocks.push_back({entry, 0, p.m, 0, p.n});
+    return blocks;
+  }
+  const Groups groups(p, arguments, uint32_t(max_of<int64_t>(grouped_extent(p), 1)));
+  const GroupTable table = groups.table();
+  for (uint32_t g = 0; g < table.count; ++g) {
+    const auto [begin, end] = table.ranges[g];
+    blocks.push_back(p.groups.dimension == Grouping::m ? Block{0, begin, end, 0, p.n} : Block{0, 0, p.m, begin, end});
+  }
+  return blocks;
+}
 
 /// Which lines along the grouped dimension belong to a group; all of what is not grouped.
 std::vector<bool> lines_of_groups(const GemmProblem& p, const GemmArguments& arguments, int64_t lines) {
@@ -65,19 +87,22 @@ void Reductions::reduce(uint32_t output) const {
   const EpilogueFunction::Output& what = problem_.epilogue.function->outputs()[output + 1];
   const EpilogueLayout& layout = problem_.epilogue.outputs[output];
   const bool column = what.shape == InputShape::column, row = what.shape == InputShape::row;
-  const int64_t lines = column ? problem_.m : row ? problem_.n : 1, entries = entries_of_d(problem_);
-  const std::vector<bool> owned = lines_of_groups(problem_, arguments_, lines);
+  const int64_t lines = column ? problem_.m : row ? problem_.n : 1;
+  const std::vector<Block> blocks = blocks_of(problem_, arguments_, what.shape);
+  std::vector<bool> owned(size_t(lines), true);
+  if (!is_over_groups(problem_.groups.dimension, what.shape)) owned = lines_of_groups(problem_, arguments_, lines);
   auto* const results = static_cast<float*>(arguments_.epilogue_outputs[output]);
-  const float* value = values_[output].get();
   std::vector<Total> totals(size_t(lines), Total(what.reduction));
-  for (int64_t entry = 0; entry < entries; ++entry) {
-    for (int64_t i = 0; i < problem_.m; ++i) {
-      for (int64_t j = 0; j < problem_.n; ++j) totals[size_t(column ? i : row ? j : 0)].add(*value++);
+  for (size_t b = 0; b < blocks.size(); ++b) {
+    const Block& block = blocks[b];
+    for (int64_t i = block.row; i < block.row_end; ++i) {
+      const float* const values = values_[output].get() + (block.entry * problem_.m + i) * problem_.n;
+      for (int64_t j = block.column; j < block.column_end; ++j) totals[size_t(column ? i : row ? j : 0)].add(values[j]);
     }
-    if (layout.stride_batch == 0 && entry + 1 < entries) continue;  // one for all of the batch
+    if (layout.stride_batch == 0 && b + 1 < blocks.size()) continue;  // one for all of the batch
     for (int64_t line = 0; line < lines; ++line) {
       if (owned[size_t(line)])
-        results[entry * layout.stride_batch + line * layout.stride] = totals[size_t(line)].value();
+        results[int64_t(b) * layout.stride_batch + line * layout.stride] = totals[size_t(line)].value();
     }
     std::ranges::fill(totals, Total(what.reduction));
   }

@@ -237,8 +237,7 @@ template <class Sum>
 void TileEpilogue<Sum>::quantize(float* values, uint32_t count, uint32_t row, uint32_t column, uint32_t batch) const {
   Reach reach;
   for (uint32_t j = 0; j < count; ++j) reach.add(true, values[j]);
-  Quantizer quantizer = quantizer_for(config_.d, true, reach);
-  if (config_.ue8m0) quantizer = with_ue8m0_scale(quantizer);
+  const Quantizer quantizer = quantizer_for(config_.d, true, config_.ue8m0, reach);
   for (uint32_t j = 0; j < count; ++j) values[j] = quantized(quantizer, true, values[j]);
   scale_out(row, column, batch) = quantizer.scale;
 }

@@ -56,7 +56,8 @@ const Choice& planned(const GemmPlan& plan) {
 
 /// Whether the plan's kernel serves calls of other sizes than its own.
 bool serves_any_size(const Choice& choice) {
-  return choice.config.family != KernelFamily::direct && !choice.spec.product && !choice.spec.by_group;
+  return choice.config.family != KernelFamily::direct && !choice.spec.product && !choice.spec.by_group &&
+         !choice.spec.half_lines;
 }
 
 /// The plan's own choice on its own architecture, otherwise the planner's first choice for `arch`.

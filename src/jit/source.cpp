@@ -20,10 +20,10 @@ CLEAVE_SPELL(TileConfig, m, n, k, stages)
 CLEAVE_SPELL(WarpConfig, consumers, pingpong, m, n, k)
 CLEAVE_SPELL(ClusterConfig, multicast_m, multicast_n, k)
 CLEAVE_SPELL(ScheduleConfig, split, grouping, group_capacity, apart, in_turn, turns)
-CLEAVE_SPELL(ConvConfig, kind, axes, class_capacity, fuses_classes, patches, gather, batches_taps, fast_load,
-             fast_store)
+CLEAVE_SPELL(ConvConfig, kind, axes, class_capacity, fuses_classes, patches, gather, batches_taps, half_lines,
+             fast_load, fast_store)
 CLEAVE_SPELL(DirectAxis, taps, stride, dilation, phase)
-CLEAVE_SPELL(DirectConfig, method, vector, group, strips, pixels, height, width)
+CLEAVE_SPELL(DirectConfig, method, vector, group, strips, pixels, height, width, depth)
 CLEAVE_SPELL(ScaleConfig, rows_a, rows_b, promote)
 CLEAVE_SPELL(FunctionOperandConfig, shape, dtype, order, pairs, reduction)
 
@@ -44,6 +44,7 @@ static std::string spell(const FunctionConfig& config) {
 CLEAVE_SPELL(EpilogueConfig, c, d, bias_dtype, order, bias, has_c, c_pairs, scaling, scaled_rows, scaled_columns,
              has_zero, has_scale_d, has_amax, has_scale_out, ue8m0, function)
 CLEAVE_SPELL(StoreConfig, by_tma, chunks, run_bytes)
+CLEAVE_SPELL(AcrossConfig, ranks, partial, vectors)
 
 std::string gemm_source(const GemmConfig& config) {
   return translation_unit({
@@ -51,7 +52,7 @@ std::string gemm_source(const GemmConfig& config) {
       .name = family_traits(config.family).kernel,
       .config = "GemmConfig",
       .members = CLEAVE_PRINT_MEMBERS(config, family, operands, weights, tile, warps, cluster, schedule, conv, direct,
-                                      scales, epilogue, store),
+                                      scales, epilogue, store, across),
       .launch_bounds = "cleave::cta_threads(config), cleave::resident_ctas(config)",
       .entry = gemm_entry,
       .params = "Params<config>",

@@ -97,8 +97,10 @@ inline ConvClasses find_classes(const ConvLayout& conv, bool fuses_classes = fal
 
 inline ConvClasses deal_classes(const GemmConfig& c, const ConvLayout& conv, uint32_t part) {
   ConvClasses classes = find_classes(conv, c.conv.fuses_classes, part);
-  deal_tiles(classes.list.data(), uint32_t(classes.list.size()), group_step(c), c.tile.k, gathered_channels(conv),
-             flattens_taps(c));
+  // Half lines are flattened, whole ones of each tap.
+  const uint32_t channels = gathered_channels(conv);
+  deal_tiles(classes.list.data(), uint32_t(classes.list.size()), group_step(c), c.tile.k,
+             c.conv.half_lines ? round_up(channels, pixel_line(c)) : channels, flattens_taps(c) || c.conv.half_lines);
   return classes;
 }
 
@@ -108,10 +110,10 @@ inline bool needs_class_walk(const ConvClasses& classes) {
   return list.size() > 1 || (!list.empty() && list.front().taps.size == 0);
 }
 
-/// K blocks of a tap, or elements (flattens_taps); of wgrad, columns.
+/// K blocks of a tap, or lines of one (half_lines), or elements (flattens_taps); of wgrad, columns.
 inline uint32_t per_tap(const GemmConfig& c, const ConvLayout& conv) {
   const bool by_block = !flattens_taps(c) && gathers_a(c);
-  return by_block ? ceil_div(gathered_channels(conv), c.tile.k) : gathered_channels(conv);
+  return by_block ? ceil_div(gathered_channels(conv), box_depth(c)) : gathered_channels(conv);
 }
 
 }  // namespace cleave

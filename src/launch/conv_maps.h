@@ -140,7 +140,7 @@ inline Im2colMapShape map_of_pixels(const GemmConfig& c, const GemmProblem& view
     shape.upper[i] = corners.upper[axis];
     shape.step[i] = uint32_t(of.row_stride[axis]);
   }
-  shape.box_channels = atom_elements(c.operands.a);
+  shape.box_channels = pixel_line(c);
   shape.box_pixels = gathers_a(c) ? c.tile.m / c.cluster.multicast_n : c.tile.k;
   return shape;
 }
@@ -149,9 +149,8 @@ inline Im2colMapShape map_of_pixels(const GemmConfig& c, const GemmProblem& view
 inline TensorMapShape map_of_taps(const GemmConfig& c, const GemmProblem& view, const GemmParams& p) {
   const ConvLayout& conv = view.conv;
   return detail::matrix_map("b", c.operands.b, uint64_t(conv.channels), uint64_t(conv.filters) * groups_of(c, view),
-                            p.b.stride, conv.channels, uint32_t(taps(conv)),
-                            box_width(c.operands.b_major, stage_columns(c), c.operands.b),
-                            box_rows(c.operands.b_major, c.tile.n, c.tile.k, c.cluster.multicast_m));
+                            p.b.stride, conv.channels, uint32_t(taps(conv)), line_bytes_of_b(c) / size_of(c.operands.b),
+                            box_rows(c.operands.b_major, c.tile.n, box_depth(c), c.cluster.multicast_m));
 }
 
 /// A class's pixels of D.

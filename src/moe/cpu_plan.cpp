@@ -105,7 +105,7 @@ class Job {
       const int64_t begin = int64_t(group) * kScaleBlock, end = std::min(begin + int64_t(kScaleBlock), p_.columns);
       Reach reach;
       for (int64_t col = begin; col < end; ++col) reach.add(true, element(p_.token, arguments_.tokens, token, col));
-      const Quantizer quantizer = quantizer_for(p_.row.dtype, true, reach);
+      const Quantizer quantizer = quantizer_for(p_.row.dtype, true, false, reach);
       for (int64_t col = begin; col < end; ++col) {
         store_element(p_.row.dtype, bytes.data(), col,
                       quantized(quantizer, true, element(p_.token, arguments_.tokens, token, col)));

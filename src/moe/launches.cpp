@@ -2,6 +2,7 @@
 
 #include <bit>
 
+#include "cleave/config/arch_traits.h"
 #include "cleave/core/saturate.h"
 #include "jit/translation_unit.h"
 #include "moe/problem.h"
@@ -15,6 +16,9 @@ constexpr uint32_t kWarp = 32;
 /// where there are more. More CTAs than kMostChunks would have the last one collect for longer
 /// than they save.
 constexpr uint32_t kOneChunk = 8192, kLeastChunk = 2048, kMostChunks = 64;
+
+/// CTAs of the cluster that sorts more than one CTA's slots in one launch, and the most that it has.
+constexpr uint32_t kClusterChunks = 8, kMostOfCluster = 1 << 20;
 
 /// Shared memory that every kernel may have without asking, beside some that is static.
 constexpr uint32_t kSharedBytes = 47 * 1024;
@@ -31,7 +35,7 @@ int64_t row_bytes_of(const MatrixLayout& layout) {
 
 class Chooser {
  public:
-  explicit Chooser(const MoeProblem& problem) : p_(problem) {
+  Chooser(const MoeProblem& problem, bool has_clusters) : p_(problem), has_clusters_(has_clusters) {
     params_.slots = uint32_t(slots_of(p_));
     params_.top_k = uint32_t(p_.top_k);
     params_.row_bytes = uint32_t(p_.columns * size_of(p_.row.dtype));
@@ -73,11 +77,14 @@ class Chooser {
 
  private:
   void add(MoeKernel kernel, const MoeConfig& config, Dim3 grid, uint32_t threads, uint32_t shared_bytes = 0) {
-    launches_.push_back(
-        {kernel,
-         config,
-         params_,
-         {.grid = grid, .block = {threads, 1, 1}, .dynamic_shared_bytes = shared_bytes, .programmatic = true}});
+    launches_.push_back({kernel,
+                         config,
+                         params_,
+                         {.grid = grid,
+                          .block = {threads, 1, 1},
+                          .cluster = max_of(config.counting, 1u),
+                          .dynamic_shared_bytes = shared_bytes,
+                          .programmatic = true}});
   }
 
   void deal() {
@@ -88,9 +95,13 @@ class Chooser {
 
   void sort() {
     deal();
-    const bool alone = chunks() == 1;
-    if (!alone) count();
-    rank(alone);
+    uint32_t counting = chunks() == 1;
+    if (chunks() > 1 && has_clusters_ && params_.slots <= kMostOfCluster) {
+      counting = kClusterChunks;
+      params_.chunk = ceil_div(params_.slots, counting);
+    }
+    if (counting == 0) count();
+    rank(counting);
   }
 
   /// Always a CTA: without slots, offsets are zeros.
@@ -100,12 +111,13 @@ class Chooser {
         params_.bins.divisor * uint32_t(sizeof(uint32_t)));
   }
 
-  void rank(bool counts) {
+  /// `counting`: CTAs that count for themselves.
+  void rank(uint32_t counting) {
     const uint32_t bins = params_.bins.divisor;
-    const uint32_t fit = kSharedBytes / rank_shared_bytes(bins, 0) - 1;
-    const uint32_t warps = std::bit_floor(min_of(fit, kMostRankThreads / kWarp));
-    add(MoeKernel::rank, {.wide_ids = p_.wide_ids, .counts = counts}, {chunks(), 1, 1}, warps * kWarp,
-        rank_shared_bytes(bins, warps));
+    uint32_t warps = kMostRankThreads / kWarp;
+    while (warps > 1 && rank_shared_bytes(bins, warps, counting) > kSharedBytes) warps /= 2;
+    add(MoeKernel::rank, {.wide_ids = p_.wide_ids, .counting = counting}, {chunks(), 1, 1}, warps * kWarp,
+        rank_shared_bytes(bins, warps, counting));
   }
 
   void invert() { add(MoeKernel::invert, {}, {ceil_div(params_.slots, kRowThreads), 1, 1}, kRowThreads); }
@@ -160,6 +172,7 @@ class Chooser {
   }
 
   const MoeProblem& p_;
+  const bool has_clusters_;
   MoeParams params_;
   std::vector<MoeLaunch> launches_;
 };
@@ -179,8 +192,8 @@ const char* launch_bounds(MoeKernel kernel) {
 
 }  // namespace
 
-std::vector<MoeLaunch> moe_launches(const MoeProblem& problem) {
-  return Chooser(problem).launches();
+std::vector<MoeLaunch> moe_launches(const MoeProblem& problem, int compute_capability) {
+  return Chooser(problem, arch_traits(compute_capability).has_clusters).launches();
 }
 
 MoeScratch moe_scratch(const std::vector<MoeLaunch>& launches) {
@@ -199,7 +212,7 @@ std::string translation_unit(MoeKernel kernel, const MoeConfig& config) {
       .folder = "moe",
       .name = enumerator_name(kernel),
       .config = "MoeConfig",
-      .members = CLEAVE_PRINT_MEMBERS(config, wide_ids, counts, type, has_weights, weights, wide, width, lanes),
+      .members = CLEAVE_PRINT_MEMBERS(config, wide_ids, counting, type, has_weights, weights, wide, width, lanes),
       .launch_bounds = launch_bounds(kernel),
       .entry = moe_entry,
       .params = "MoeParams",

@@ -23,7 +23,7 @@ std::string translation_unit(MoeKernel kernel, const MoeConfig& config);
 using MoeLaunch = KernelLaunch<MoeKernel, MoeConfig, MoeParams>;
 
 /// In stream order. None where there is nothing to write. `problem` has passed `validate`.
-std::vector<MoeLaunch> moe_launches(const MoeProblem& problem);
+std::vector<MoeLaunch> moe_launches(const MoeProblem& problem, int compute_capability);
 
 /// Elements of what launches leave for later ones, in the workspace's second part: `positions`,
 /// then `counts`.

@@ -10,8 +10,8 @@ namespace cleave {
 namespace {
 
 std::shared_ptr<const MoePlan> make_gpu_plan(const MoeProblem& problem) {
-  device_info(problem.device);  // throws if there is no such device
-  std::vector<MoeLaunch> launches = moe_launches(problem);
+  const DeviceInfo& device = device_info(problem.device);  // throws if there is no such device
+  std::vector<MoeLaunch> launches = moe_launches(problem, device.compute_capability);
   const MoeScratch scratch = moe_scratch(launches);
   return make_sequence_plan<MoePlan, MoeArguments>(
       problem, moe_entry, std::move(launches), scratch.workspace(),

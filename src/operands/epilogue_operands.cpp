@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "cleave/core/reduction.h"
 #include "cleave/epilogue.h"
 #include "operands/place_epilogue.h"
 
@@ -32,20 +33,23 @@ class MatrixPlacer {
     }
   }
 
-  /// What is reduced has the shape of an input of its kind, with values of its own for each of the batch.
+  /// What is reduced has the shape of an input of its kind, with values of its own for each of the batch, or for each
+  /// group if it is reduced over groups.
   OutputShape shape_of(InputShape shape) const {
     const auto [batch, rows, columns] = call_.d_shape();
     const int64_t height = shape == InputShape::column || shape == InputShape::matrix ? rows : 1;
     const int64_t width = shape == InputShape::row || shape == InputShape::matrix ? columns : 1;
     if (call_.batched) return {{batch, height, width}, 3};
     if (shape == InputShape::matrix) return {{height, width}, 2};
-    return {{height * width}, shape == InputShape::scalar ? 0 : 1};
+    const bool scalar = shape == InputShape::scalar;
+    if (is_over_groups(p_.groups.dimension, shape)) return {{p_.batch, height * width}, scalar ? 1 : 2};
+    return {{height * width}, scalar ? 0 : 1};
   }
 
   EpilogueLayout new_layout(InputShape shape, DType dtype) const {
     const auto [batch, rows, columns] = call_.d_shape();
     const int64_t height = shape == InputShape::column ? rows : 1, width = shape == InputShape::row ? columns : 1;
-    const bool entries = call_.batched && !call_.stacks_rows();
+    const bool entries = (call_.batched && !call_.stacks_rows()) || is_over_groups(p_.groups.dimension, shape);
     if (shape == InputShape::matrix)
       return {.dtype = dtype, .alignment = 16, .stride = columns, .stride_batch = entries ? rows * columns : 0};
     const int64_t length = height * width;
@@ -53,7 +57,7 @@ class MatrixPlacer {
             .dtype = dtype,
             .alignment = uint8_t(size_of(dtype)),
             .stride = (shape == InputShape::column ? p_.m : length) > 1 ? 1 : 0,
-            .stride_batch = entries && batch > 1 ? length : 0};
+            .stride_batch = entries && p_.batch > 1 ? length : 0};
   }
 
  private:

@@ -28,14 +28,16 @@ static std::string spell(const EpilogueFunction*) {
 std::vector<FoldLaunch> fold_launches(const FoldProblem& p) {
   const FoldConfig config = config_of(p);
   const auto pieces_of_row = uint32_t(p.columns / fold_elements(config));
-  const FoldParams params{.pieces = uint32_t(p.rows) * pieces_of_row,
+  const FoldParams params{.rows = uint32_t(p.rows),
+                          .pieces = uint32_t(p.rows) * pieces_of_row,
                           .row = FastDivmod(max_of(pieces_of_row, 1u)),
                           .partial_stride = p.partial.stride_row,
                           .scale_a_stride = p.scale_a.stride_row,
                           .scale_b_stride = p.scale_b.stride_row,
                           .c_stride = p.c.stride_row,
                           .d_stride = p.d.stride_row};
-  const LaunchShape shape{.grid = {ctas_of(p, config), 1, 1}, .block = {kFoldThreads, 1, 1}, .programmatic = true};
+  const uint32_t ctas = config.strip_vectors > 0 ? uint32_t(p.columns) / kStripColumns : ctas_of(p, config);
+  const LaunchShape shape{.grid = {ctas, 1, 1}, .block = {fold_threads(config), 1, 1}, .programmatic = true};
   return {{FoldKernel::fold, config, params, shape}};
 }
 
@@ -45,8 +47,8 @@ std::string translation_unit(FoldKernel kernel, const FoldConfig& config) {
       .name = enumerator_name(kernel),
       .config = "FoldConfig",
       .members = CLEAVE_PRINT_MEMBERS(config, ranks, partial, c, bias, d, has_c, has_bias, has_scale_d, vectors, pushed,
-                                      has_function, function),
-      .launch_bounds = "cleave::kFoldThreads, 2",
+                                      strip_vectors, has_function, function),
+      .launch_bounds = "cleave::fold_threads(config), 2",
       .entry = fold_entry,
       .params = "FoldParams",
       .beside = config.has_function ? function_body(*config.function) : std::string(),

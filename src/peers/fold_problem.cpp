@@ -81,6 +81,9 @@ std::vector<std::string> validate(const FoldProblem& p) {
   if (out.empty() && p.pushed && !can_push(p))
     out.add("pushed is true, but {} partial results of {} x {} {} are too many or lie in unaligned rows; leave it",
             p.ranks, p.rows, p.columns, to_string(p.partial.dtype));
+  if (out.empty() && p.in_strips && !(p.pushed && can_strip(p)))
+    out.add("in_strips is true, but {} partial results of {} x {} {} fit no strips or are not pushed; leave it",
+            p.ranks, p.rows, p.columns, to_string(p.partial.dtype));
   return out;
 }
 
@@ -88,6 +91,11 @@ bool can_push(const FoldProblem& p) {
   const int64_t most = int64_t(kMostCtas) * kFoldThreads * 16 * pushed_pieces(uint32_t(p.ranks));
   return p.ranks <= kMostPushingRanks && is_wide_float(p.partial.dtype) &&
          p.rows * p.columns * size_of(p.partial.dtype) <= most && config_of(p).vectors;
+}
+
+bool can_strip(const FoldProblem& p) {
+  return p.device != kCpu && is_wide_float(p.partial.dtype) &&
+         fits_strips(p.ranks, p.rows, p.columns, size_of(p.partial.dtype));
 }
 
 FoldConfig config_of(const FoldProblem& p) {
@@ -98,6 +106,7 @@ FoldConfig config_of(const FoldProblem& p) {
                     .has_bias = p.has_bias,
                     .has_scale_d = p.has_scale_d,
                     .pushed = p.pushed,
+                    .strip_vectors = p.in_strips ? strip_vectors(uint32_t(p.rows), size_of(p.partial.dtype)) : 0,
                     .has_function = p.function != nullptr,
                     .function = p.function};
   if (p.has_c) config.c = p.c.dtype;

@@ -128,6 +128,7 @@ GemmConfig base_config(const Spec& spec, const GemmProblem& p, const OperandLayo
   c.conv.kind = p.conv.kind;
   c.conv.fuses_classes = spec.fuses_classes;
   c.conv.gather = spec.gather;
+  c.conv.half_lines = spec.half_lines;
   c.schedule.grouping = p.groups.dimension;
   c.schedule.group_capacity =
       c.schedule.grouping == Grouping::none ? 0 : std::bit_ceil(std::max(uint32_t(p.batch), 16u));
@@ -187,7 +188,9 @@ std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& 
   if (spec.by_group) return make_group_choice(problem, device, spec);
   if (spec.family == KernelFamily::direct) return make_direct_choice(problem, device, spec);
   const bool is_conv = problem.conv.kind != Conv::none;
-  if (is_conv ? spec.transposed || spec.narrow : spec.fuses_classes || spec.gather) return std::nullopt;
+  if (is_conv ? spec.transposed || spec.narrow : spec.fuses_classes || spec.gather || spec.half_lines)
+    return std::nullopt;
+  if (spec.half_lines && !may_halve_lines(problem, spec)) return std::nullopt;
   if (spec.transposed && finds_scales(problem)) return std::nullopt;
   const bool packed = problem.weights_b.format != WeightFormat::none;
   if (packed ? !serves_weights(spec) : spec.family == KernelFamily::streamed) return std::nullopt;
@@ -240,8 +243,11 @@ std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& 
   choice.partial_bytes = grid.partial_bytes;
   choice.map_bytes = grid.map_bytes;
   if (reduces(p)) {
-    choice.row_units = reduced_row_units(c, tiles.m);
-    choice.column_units = reduced_column_units(c, tiles.n);
+    const auto most_along = [&](Grouping dimension, uint32_t along, uint32_t across) {
+      return c.schedule.grouping == dimension && across > 0 ? uint32_t(tiles.total / across) : along;
+    };
+    choice.row_units = reduced_row_units(c, most_along(Grouping::m, tiles.m, tiles.n));
+    choice.column_units = reduced_column_units(c, most_along(Grouping::n, tiles.n, tiles.m));
     choice.reduction_bytes = reduction_bytes(choice);
   }
   choice.most_tiles = uint32_t(tiles.total);

@@ -74,8 +74,16 @@ bool may_run_by_group(const GemmProblem& p) {
   return p.conv.kind != Conv::none && p.batch > 1 && p.batch <= kMostGroups && wide && plain && channels % block != 0;
 }
 
+bool may_halve_lines(const GemmProblem& problem, const Spec& spec) {
+  const int64_t atom = atom_elements(problem.a.dtype), channels = gathered_channels(problem.conv);
+  const int64_t rest = channels % atom;
+  const bool saves = problem.conv.kind == Conv::wgrad ? rest == atom / 2 : rest > 0 && rest <= atom / 2;
+  return problem.conv.kind != Conv::none && problem.batch == 1 && has_tma(spec.family) && !spec.gather &&
+         !spec.fuses_classes && taps(problem.conv) > 1 && saves;
+}
+
 bool batches_taps(const GemmProblem& problem, const Spec& spec) {
-  return problem.conv.kind == Conv::wgrad && has_tma(spec.family) && !spec.gather &&
+  return problem.conv.kind == Conv::wgrad && has_tma(spec.family) && !spec.gather && !spec.half_lines &&
          problem.conv.channels % atom_elements(problem.a.dtype) != 0;
 }
 

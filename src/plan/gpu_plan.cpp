@@ -13,6 +13,7 @@
 #include "cleave/config/dependent_launch.h"
 #include "cleave/config/gemm_params.h"
 #include "cleave/config/threads.h"
+#include "cleave/group.h"
 #include "cleave/names.h"
 #include "jit/source.h"
 #include "launch/conv_grid.h"
@@ -56,6 +57,10 @@ std::vector<std::byte> make_params(const Choice& choice, const Reductions* reduc
     const auto* const bytes = reinterpret_cast<const std::byte*>(&params);
     return std::vector(bytes, bytes + size);
   };
+  if (c.across.ranks > 1) {
+    const RanksParams ranks{gemm, {}};
+    return bytes_of(ranks, sizeof ranks);
+  }
   if (c.conv.kind == Conv::none) return bytes_of(gemm, sizeof gemm);
   if (c.family == KernelFamily::direct) {
     const DirectParams direct{gemm, direct_shape(choice)};
@@ -108,6 +113,7 @@ class GpuPlan final : public ChosenPlan {
     const Workspace space = find_workspace(workspace, workspace_bytes, cuda_stream);
     if (quantization_ != nullptr) arguments.d = unquantized_d(space);
     set_arguments(choice_.config, arguments, params);
+    if (choice_.config.across.ranks > 1) static_cast<RanksParams&>(params).meeting = given.group->meeting(given.call);
     params.counters = static_cast<uint32_t*>(space.counters);
     params.partials = static_cast<float*>(space.partials);
     if (choice_.map_bytes > 0) params.group_maps = first_map(space);
@@ -183,7 +189,7 @@ class GpuPlan final : public ChosenPlan {
   /// Bytes of Ready::params, at most.
   size_t params_size() const {
     const GemmConfig& c = choice_.config;
-    if (c.conv.kind == Conv::none) return sizeof(GemmParams);
+    if (c.conv.kind == Conv::none) return c.across.ranks > 1 ? sizeof(RanksParams) : sizeof(GemmParams);
     if (c.family == KernelFamily::direct) return sizeof(DirectParams);
     const size_t most = count_classes(choice_.problem.conv, c.conv.fuses_classes);
     return used_params_bytes(c, uint32_t(std::min<size_t>(most, c.conv.class_capacity)));

@@ -3,151 +3,24 @@
 
 #include "base/refuse.h"
 #include "cleave/device.h"
-#include "cleave/names.h"
 #include "cpu/cpu_plan.h"
-#include "launch/conv_grid.h"
+#include "plan/across.h"
 #include "plan/batch_invariant.h"
 #include "plan/catalogue/candidates.h"
+#include "plan/explain.h"
 #include "plan/gpu_plan.h"
 #include "plan/make_plan.h"
 #include "plan/measured/shape_log.h"
 #include "plan/measured/tuned.h"
+#include "plan/no_kernel.h"
 #include "plan/parts_plan.h"
 #include "plan/prepared.h"
+#include "plan/two_heights.h"
 #include "problem/cached_plan.h"
 #include "problem/problem.h"
 
 namespace cleave {
 namespace {
-
-/// Whether a strided data gradient takes several launches.
-bool has_many_parts(const GemmProblem& p) {
-  return count_parts(p.conv, false) > 1;
-}
-
-/// As an argument.
-const char* promise_text(const GemmProblem& p) {
-  return p.deterministic == Determinism::k_order ? "sum_order=\"k\"" : "deterministic=\"batch_invariant\"";
-}
-
-[[noreturn]] void refuse_unserved(const GemmProblem& problem, const DeviceInfo& device) {
-  if (is_batch_invariant(problem) && cheapest(problem, device, Kernels::all).choice) {
-    const bool k_order = problem.deterministic == Determinism::k_order;
-    refuse(ErrorCode::unsupported,
-           "{} cannot be served: no kernel adds up k={} for n={} in one order for every number of rows with what else "
-           "is asked; leave split_k_mode, split_k_slices and kernel to the library, or {}",
-           promise_text(problem), problem.k, problem.n, k_order ? "leave sum_order out" : "pass deterministic=True");
-  }
-  if (problem.weights_b.format != WeightFormat::none) {
-    refuse(
-        ErrorCode::unsupported,
-        "packed weights cannot be served on {} with kernel=\"{}\", split_k_mode=\"{}\" and split_k_slices={}: sm90 "
-        "needs sm_90, rows of a that start at multiples of 16 bytes, and of cluster at most 16 slices; streamed needs "
-        "a of 16 bits, contiguous along K, and split_k_mode none or parallel; copy a into such rows, choose another "
-        "mode, or multiply by cleave.dequantize_weights(weights)",
-        device.name, to_string(problem.kernel), to_string(problem.split_k_mode), problem.split_k_slices);
-  }
-  if (problem.kernel == KernelFamily::sm90 && problem.conv.kind != Conv::none) {
-    refuse(ErrorCode::unsupported,
-           "kernel=\"sm90\" cannot serve this convolution on {}: it needs sm_90, channels and filters whose bytes are "
-           "multiples of 16, 16-bit operands (or fprop), groups of whole blocks of 128 bytes or at most 32 wider "
-           "ones, strides up to 8 (4 x 4 "
-           "in dgrad), and padding and filters within 128 pixels (16 where there is depth); use kernel=\"portable\" or "
-           "\"auto\"",
-           device.name);
-  }
-  if (problem.kernel == KernelFamily::sm90) {
-    refuse(ErrorCode::unsupported,
-           "kernel=\"sm90\" cannot serve this problem on {}: TMA needs sm_90, rows of a and b that start at multiples "
-           "of 16 bytes (under swiglu, with b contiguous along n, n columns of whole 16 bytes, too), K > 0 and, for "
-           "float32, a and b contiguous along K; use kernel=\"portable\" or \"auto\"",
-           device.name);
-  }
-  if (problem.kernel == KernelFamily::streamed) {
-    refuse(
-        ErrorCode::unsupported,
-        "kernel=\"streamed\" serves packed weights alone (cleave.mixed_gemm), but b is a matrix; use kernel=\"auto\"");
-  }
-  if (problem.kernel == KernelFamily::direct) {
-    refuse(
-        ErrorCode::unsupported,
-        "kernel=\"direct\" serves conv1d, conv2d and their gradients of float types, in groups of 1, 2, 4 or 8 "
-        "channels and as many filters, whose groups follow each other, with strides up to 4 and without split_k_mode "
-        "and without a function that reduces D (weight gradients: with \"parallel\", without any function, with "
-        "filters up to 11 and as many channels as registers hold), and conv1d and conv2d, and their weight gradients, "
-        "of up to 4 channels in one group of 16-bit types, whose lines have no gaps and an even number of elements and "
-        "whose filters are few taps without dilation along a line, and data gradients of such types to up to 24 "
-        "channels in one group, from filters in multiples of 8 of few taps, and conv1d, conv2d and their gradients of "
-        "such types whose groups have 8, 16, 32 or 64 channels to make, up to 64 in multiples of 8 to gather, and few "
-        "taps (weight gradients: where warps share them evenly, not 64 by 64), and those of one tap in one group, of "
-        "up to 192 channels to gather and 1024 to make in multiples of 8; use kernel=\"auto\"");
-  }
-  if (reduces(problem) && has_many_parts(problem)) {
-    refuse(ErrorCode::unsupported,
-           "the epilogue function reduces D, a data gradient of more than {} classes of pixels, which are several "
-           "launches; reduce it in a step of its own",
-           kMostClasses);
-  }
-  if (problem.conv.kind != Conv::none && problem.split_k_mode == SplitKMode::stream_k) {
-    refuse(ErrorCode::unsupported,
-           "split_k_mode=\"stream_k\" does not serve a strided dgrad with groups; use \"parallel\" or \"serial\"");
-  }
-  if (is_gated(problem)) {
-    refuse(
-        ErrorCode::unsupported,
-        "{}, and so the product cannot be served on {}: its kernels take no b that is contiguous along n if it has 8 "
-        "bits or if gates and ups alternate, no split_k_mode=\"cluster\", no scales that 128 columns share where n "
-        "is no multiple of 128, and, with out_scale, neither \"serial\" nor kernel=\"portable\", which float32 takes "
-        "with another precision than \"tf32\" or where b is contiguous along n; copy b, choose another mode or type, "
-        "or apply the activation in a step of its own",
-        gate_of(problem), device.name);
-  }
-  refuse(ErrorCode::unsupported,
-         "split_k_mode=\"{}\" with split_k_slices={} cannot be served on {}: cluster needs sm_90 and at most 16 "
-         "slices (with out_scale 7, or 3 of the portable kernel); use \"parallel\"",
-         to_string(problem.split_k_mode), problem.split_k_slices, device.name);
-}
-
-/// `considered`: candidates, or 0 of a measured choice.
-std::string explain(const GemmProblem& problem, const Choice& choice, size_t considered) {
-  std::string text = considered == 0 ? fmt::format("{}: measured to be the fastest for this size on a GPU of this kind",
-                                                   to_string(choice.spec))
-                                     : fmt::format("{}: the lowest predicted time of {} candidates ({:.1f} us)",
-                                                   to_string(choice.spec), considered, choice.predicted_us);
-  if (problem.split_k_slices > int32_t(choice.spec.slices)) {
-    text += fmt::format("; split_k_slices={} reduced to {}, one K block of {} each", problem.split_k_slices,
-                        choice.spec.slices, choice.config.tile.k);
-  }
-  if (choice.spec.apart) {
-    text += fmt::format("; a kernel behind it {} D, {} MB of float32",
-                        choice.spec.halves ? "joins gates and ups, and quantises" : "quantises",
-                        fmt::format("{:.1f}", double(choice.apart_bytes) * 1e-6));
-  }
-  if (problem.precision == Precision::ieee) {
-    text += "; the portable kernel, which multiplies float32 operands as they are (precision ieee)";
-  } else if (in_parts(problem.precision)) {
-    text += fmt::format("; the portable kernel, which multiplies float32 operands in two parts each (precision {})",
-                        to_string(problem.precision));
-  } else if (considered > 0 && choice.config.family == KernelFamily::portable &&
-             problem.kernel == KernelFamily::automatic) {
-    text += "; the portable kernel, because TMA cannot address these operands (or the GPU is not sm_90)";
-  }
-  if (problem.a.dtype == DType::f32 && problem.precision == Precision::tf32)
-    text += "; float32 operands are rounded to tf32 (precision tf32)";
-  return text;
-}
-
-/// What the promise costs: how far the order of sums that serves all M is from the best for this one.
-std::string explain_invariance(const GemmProblem& problem, const DeviceInfo& device) {
-  const bool k_order = problem.deterministic == Determinism::k_order;
-  const char* const promise = k_order ? "sum_order k" : "batch_invariant";
-  if (!has_one_order(problem)) return fmt::format("; sums of integers are the same in any order ({})", promise);
-  const auto order = invariant_order(problem, device);
-  const Cheapest free = cheapest(problem, device, Kernels::all);
-  return fmt::format("; of those that sum K in {} slice(s), as for every M{} ({}); without that promise {}",
-                     order->slices, k_order ? " and N" : "", promise,
-                     fmt::format("{}, {:.1f} us", to_string(free.choice->spec), free.choice->predicted_us));
-}
 
 std::shared_ptr<const GemmPlan> make_gpu(const GemmProblem& problem) {
   const DeviceInfo& device = device_info(problem.device);
@@ -171,6 +44,8 @@ std::shared_ptr<const GemmPlan> make_gpu(const GemmProblem& problem) {
   if (!best.choice) refuse_unserved(problem, device);
   std::string why = explain(problem, *best.choice, best.considered);
   if (is_batch_invariant(problem)) why += explain_invariance(problem, device);
+  if (const auto heights = find_two_heights(problem, device, *best.choice))
+    return make_two_heights_plan(*heights, *best.choice, std::move(why));
   return make_parts_plan(problem, *best.choice, std::move(why));
 }
 
@@ -215,6 +90,7 @@ std::string remember(const GemmPlan& plan) {
 }
 
 void forget_plans() {
+  forget_plans_across();
   known_plans<GemmPlan, kMostGemmPlanBytes, GemmProblem>().clear();
 }
 

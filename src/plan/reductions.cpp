@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "cleave/config/clusters.h"
+#include "cleave/config/reductions.h"
 #include "cleave/epilogue.h"
 #include "jit/translation_unit.h"
 #include "launch/product.h"
@@ -16,19 +18,35 @@ constexpr const char* kEntry = "cleave_reduce";
 struct Partials {
   PartialResults results;
   int64_t unit_stride;  // as the product's kernel counts units: of all of D, rows of them
-  size_t elements() const { return size_t(results.entries) * size_t(results.entry_stride); }
+  size_t elements() const {
+    return size_t(results.units) * results.lines * (results.entry_stride == 0 ? 1 : results.entries);
+  }
 };
+
+bool cuts_d(Grouping grouping) {
+  return grouping == Grouping::m || grouping == Grouping::n;
+}
+
+/// Units of a step of the schedule along the groups.
+uint32_t units_of_step(const Choice& choice, InputShape shape) {
+  const GemmConfig& c = choice.config;
+  const bool by_rows = c.schedule.grouping == Grouping::m;
+  const uint32_t along = by_rows ? reduced_row_units(c, 1) : reduced_column_units(c, 1);
+  return shape == InputShape::scalar ? along * (by_rows ? choice.column_units : choice.row_units) : along;
+}
 
 Partials partials_of(const Choice& choice, uint32_t output) {
   const GemmProblem& p = choice.problem;
+  const Grouping grouping = p.groups.dimension;
   const EpilogueLayout& layout = p.epilogue.outputs[output];
-  const bool by_lines = p.groups.dimension == Grouping::m || p.groups.dimension == Grouping::n;
+  const bool cut = cuts_d(grouping), over_groups = is_over_groups(grouping, layout.shape);
   const auto rows = uint32_t(choice.rows_of_d), columns = uint32_t(p.n);
   PartialResults results{.reduction = p.epilogue.function->outputs()[output + 1].reduction,
-                         .entries = by_lines ? 1 : uint32_t(p.batch),
+                         .entries = cut && !over_groups ? 1 : uint32_t(p.batch),
                          .result_stride = layout.stride,
                          .result_entry_stride = layout.stride_batch};
-  int64_t unit_stride = choice.column_units;
+  // Where all of D is reduced: the units of a group follow each other.
+  int64_t unit_stride = grouping == Grouping::n ? choice.row_units : choice.column_units;
   switch (layout.shape) {
     case InputShape::column:
       results.units = choice.column_units, results.lines = rows, unit_stride = rows;
@@ -41,15 +59,16 @@ Partials partials_of(const Choice& choice, uint32_t output) {
       break;
   }
   results.joins_entries = layout.stride_batch == 0;
-  results.entry_stride = int64_t(results.units) * results.lines;
+  if (over_groups) results.units_of_step = units_of_step(choice, layout.shape);
+  if (!cut) results.entry_stride = int64_t(results.units) * results.lines;
   return {results, unit_stride};
 }
 
 /// Whether lines of one unit each are what is asked for, where a product's kernel finds it placed as other outputs are.
 /// Lines that belong to no group are the second kernel's.
 bool are_results(const PartialResults& x, Grouping grouping) {
-  const bool grouped = grouping == Grouping::m || grouping == Grouping::n;
-  return x.units == 1 && !grouped && (x.lines == 1 || x.result_stride == 1) && (!x.joins_entries || x.entries == 1);
+  return x.units == 1 && !cuts_d(grouping) && (x.lines == 1 || x.result_stride == 1) &&
+         (!x.joins_entries || x.entries == 1);
 }
 
 /// Calls use(output, its partial results) for every output whose partial results are to be joined.
@@ -78,9 +97,9 @@ size_t reduction_bytes(const Choice& choice) {
 }
 
 Reductions::Reductions(const Choice& choice) : device_(choice.problem.device) {
-  const Grouping grouped = choice.problem.groups.dimension;
-  config_.grouped = grouped == Grouping::m || grouped == Grouping::n;
+  if (cuts_d(choice.problem.groups.dimension)) config_.group_capacity = choice.config.schedule.group_capacity;
   params_.groups = group_params(choice.problem);
+  params_.group_step = group_step(choice.config);
   size_t elements = 0;
   uint32_t blocks = 0;
   for_each_joined(choice, [&](uint32_t number, const Partials& partials) {
@@ -97,7 +116,7 @@ void Reductions::place(GemmParams& params) const {
     const PartialResults& results = params_.outputs[i];
     FunctionOperand& operand = params.epilogue.outputs[outputs_[i].number];
     operand.stride = outputs_[i].unit_stride;
-    operand.batch_stride = config_.grouped ? 0 : results.entry_stride;
+    operand.batch_stride = results.entry_stride;
   }
 }
 
@@ -127,7 +146,7 @@ std::string Reductions::source() const {
       .folder = "reduce",
       .name = "reduce_partials",
       .config = "ReduceConfig",
-      .members = CLEAVE_PRINT_MEMBERS(config_, grouped),
+      .members = CLEAVE_PRINT_MEMBERS(config_, group_capacity),
       .launch_bounds = "cleave::kReduceThreads, 1",
       .entry = kEntry,
       .params = "ReduceParams",

@@ -16,9 +16,10 @@ struct Flag {
   bool Spec::* member;
 };
 constexpr Flag kFlags[] = {
-    {"transposed", &Spec::transposed}, {"pingpong", &Spec::pingpong}, {"side_by_side", &Spec::fuses_classes},
-    {"gather", &Spec::gather},         {"narrow", &Spec::narrow},     {"product", &Spec::product},
-    {"by_group", &Spec::by_group},     {"apart", &Spec::apart},       {"halves", &Spec::halves}};
+    {"transposed", &Spec::transposed}, {"pingpong", &Spec::pingpong},     {"side_by_side", &Spec::fuses_classes},
+    {"gather", &Spec::gather},         {"half_lines", &Spec::half_lines}, {"narrow", &Spec::narrow},
+    {"product", &Spec::product},       {"by_group", &Spec::by_group},     {"apart", &Spec::apart},
+    {"halves", &Spec::halves}};
 
 }  // namespace
 

@@ -19,6 +19,7 @@ struct Spec {
   bool pingpong = false;
   bool fuses_classes = false;  ///< dgrad: all residue classes in the columns of one product
   bool gather = false;         ///< convolutions with few channels, sm90: threads load what is gathered
+  bool half_lines = false;     ///< convolutions by TMA's im2col: in lines of 64 bytes (loads.h)
   bool narrow = false;         ///< products, sm90: threads load the operand of few rows, contiguous along them
   bool product = false;   ///< convolutions of one tap: by the kernels of products (matrix_product in problem/conv.h)
   bool by_group = false;  ///< convolutions in groups: a launch for each (parts_plan.h)
@@ -35,7 +36,7 @@ struct Spec {
 };
 
 /// "sm90 128x256 multicast 2x1 parallel 16 clusters 4", with "transposed", "pingpong", "side_by_side",
-/// "gather", "narrow", "product", "by_group", "apart", "halves" and "in_turn 4" where they apply.
+/// "gather", "half_lines", "narrow", "product", "by_group", "apart", "halves" and "in_turn 4" where they apply.
 std::string to_string(const Spec& spec);
 
 /// The inverse; nothing if `text` is not of that form.

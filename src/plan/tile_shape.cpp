@@ -68,6 +68,24 @@ uint32_t too_many_of_four(const GemmConfig& c) {
   return beside ? 32 : 64;
 }
 
+/// Whether a walk through groups of rows or columns, with scales of blocks, leaves registers to sum up parts of K.
+bool slices_of_blocks_suffice(const GemmConfig& c) {
+  const uint32_t kept = accumulators_per_thread(c);
+  const bool singly = c.scales.rows_b == 1;
+  if (c.warps.consumers == 1) return true;
+  switch (c.schedule.split) {
+    case SplitKMode::serial:
+      return kept < (singly ? 48 : 64);
+    case SplitKMode::parallel:
+      if (c.warps.consumers == 3) return false;
+      return singly ? c.tile.n < 128 || (c.tile.n > 128 && c.tile.n < 176) : kept < 96;
+    case SplitKMode::stream_k:
+      return !singly || c.tile.n < 176;
+    default:
+      return true;
+  }
+}
+
 /// Whether a Hopper consumer keeps everything in registers. Where it does not, the compiler said so:
 /// CI compiles every configuration and fails on a spill.
 bool registers_suffice(const GemmConfig& c) {
@@ -83,6 +101,7 @@ bool registers_suffice(const GemmConfig& c) {
   if (two_waves && kept >= 128 && c.epilogue.has_c && (ragged || c.epilogue.bias != Bias::none)) return false;
   // Nor does a part of 96 sums whose columns have scales of their own for that walk.
   if (ragged && by_block && c.scales.rows_b == 1 && c.tile.n > 176 && !multiplies_halves(c)) return false;
+  if (ragged && by_block && !slices_of_blocks_suffice(c)) return false;
   // Nor has a producer any for the scales of 256 rows beside their list, or for steps of stream_k's parts, nor a
   // consumer beside integers' parts.
   const bool cuts_tail = ragged && c.schedule.split == SplitKMode::stream_k;
@@ -228,7 +247,8 @@ class TileShaper {
   /// Products, and filters of data gradients, may have a part of the last strip, if they have all of another, and
   /// uneven shares of the strips.
   bool strips_serve(uint32_t columns) const {
-    if (columns % (atom_ * s_.multicast_m) == 0) return true;
+    const uint32_t strip = s_.half_lines && c_.conv.kind == Conv::wgrad ? atom_ / 2 : atom_;
+    if (columns % (strip * s_.multicast_m) == 0) return true;
     const bool filters = c_.conv.kind == Conv::dgrad && !c_.conv.gather && !c_.conv.fuses_classes && !c_.conv.patches;
     return (is_product(p_) || filters) && has_tma(s_.family) && !gated(c_) && !has_weights(c_) && columns > atom_;
   }

@@ -22,24 +22,6 @@ void check_operand(const char* name, const EpilogueLayout& layout, const Placeme
   }
 }
 
-/// What an output is reduced over must be all of D, or all of one of the batch: where groups of rows or columns end,
-/// only the device knows.
-void check_reduction(const GemmProblem& p, const EpilogueFunction::Output& output, Messages& out) {
-  const Grouping grouped = p.groups.dimension;
-  const bool over_rows = output.shape != InputShape::column, over_columns = output.shape != InputShape::row;
-  const bool cut = (grouped == Grouping::m && over_rows) || (grouped == Grouping::n && over_columns);
-  if (cut) {
-    out.add(
-        "{} is reduced over {}, but {} of D are cut into groups; reduce over {}, or store the value as an output and "
-        "reduce that",
-        output.name,
-        over_rows && over_columns ? "all of D"
-        : over_rows               ? "rows"
-                                  : "columns",
-        grouped == Grouping::m ? "rows" : "columns", grouped == Grouping::m ? "columns" : "rows");
-  }
-}
-
 void check_output(const GemmProblem& p, uint32_t i, Messages& out) {
   const EpilogueFunction::Output& output = p.epilogue.function->outputs()[i + 1];
   const char* const name = output.name.c_str();
@@ -52,7 +34,6 @@ void check_output(const GemmProblem& p, uint32_t i, Messages& out) {
   if (output.reduction != Reduction::none) {
     if (layout.dtype != DType::f32)
       out.add("{} is {}, but reductions are float32; pass that", name, to_string(layout.dtype));
-    check_reduction(p, output, out);
   }
   if (layout.dtype == DType::i32) {
     out.add("{} is int32, but an epilogue function makes floats; pass another type", name);

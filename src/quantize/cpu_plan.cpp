@@ -40,7 +40,7 @@ class Job {
     for_each(threads_, p_.rows, [&](int64_t row) { reaches[size_t(row)] = reach_of({row, 0, 1, p_.cols}); });
     Reach reach;
     for (const Reach& of_row : reaches) reach.add(of_row);
-    write(0, 0, quantizer_for(p_.q.dtype, p_.symmetric, reach));
+    write(0, 0, quantizer_for(p_.q.dtype, p_.symmetric, p_.ue8m0_scale, reach));
   }
 
   /// Those of all rows, after adding the residual.
@@ -93,7 +93,7 @@ class Job {
       const int64_t begin = i * kBlock, end = min_of(begin + kBlock, extent_t(p_));
       for (int64_t col = 0; col < p_.cols; ++col) {
         const Area area{band.row, col, band.rows, 1};
-        const Quantizer quantizer = quantizer_for(p_.q.dtype, true, reach_of(area));
+        const Quantizer quantizer = quantizer_for(p_.q.dtype, true, p_.ue8m0_scale, reach_of(area));
         visit(area, [&](int64_t row, int64_t) {
           store(p_.q_t, arguments_.q_t, col, begin + row - band.row, quantizer, value(row, col));
         });
@@ -131,8 +131,7 @@ class Job {
       const int64_t row = tensor_ ? 0 : band;
       return quantizer_with(scale_at(p_.scale, arguments_.scale, row, group), p_.symmetric ? 0 : arguments_.zero[row]);
     }
-    Quantizer quantizer = quantizer_for(p_.q.dtype, p_.symmetric, reach_of(area));
-    if (p_.ue8m0_scale) quantizer = with_ue8m0_scale(quantizer);
+    const Quantizer quantizer = quantizer_for(p_.q.dtype, p_.symmetric, p_.ue8m0_scale, reach_of(area));
     write(band, group, quantizer);
     return quantizer;
   }

@@ -53,6 +53,7 @@ class Chooser {
     const bool square = p_.granularity == Granularity::block_128x128;
     const bool blocks = square || p_.granularity == Granularity::block_1x128;
     if (p_.norm.kind != Norm::none) {
+      if (p_.granularity == Granularity::tensor && !p_.given_scale) launches.push_back(measure_normed());
       launches.push_back(normed(blocks));
     } else if (p_.granularity == Granularity::tensor) {
       join_rows();
@@ -205,6 +206,18 @@ class Chooser {
     return row_ctas(QuantizeKernel::quantize_normed);
   }
 
+  /// The scale of all that is normalised, with which it is normalised again.
+  QuantizeLaunch measure_normed() {
+    config_.has_normed = false;
+    QuantizeLaunch made = normed(false);
+    made.kernel = QuantizeKernel::measure_normed;
+    made.shape.grid.x = max_of(made.shape.grid.x, 1u);  // one writes the scale of an empty tensor
+    config_.has_normed = p_.has_normed;
+    config_.given_scale = true;
+    config_.summed = p_.has_residual;
+    return made;
+  }
+
   /// A CTA for each row.
   QuantizeLaunch row_ctas(QuantizeKernel kernel) {
     config_.lanes = 0;
@@ -246,6 +259,7 @@ const char* launch_bounds(QuantizeKernel kernel, const QuantizeConfig& config) {
   switch (kernel) {
     case QuantizeKernel::quantize_rows:
     case QuantizeKernel::quantize_normed:
+    case QuantizeKernel::measure_normed:
       return config.lanes == 0 ? "1024, 1" : "cleave::kLaneThreads, 8";
     case QuantizeKernel::measure:
       return "cleave::kMeasureThreads, 2";
@@ -267,8 +281,8 @@ WorkspaceSize quantize_workspace(const std::vector<QuantizeLaunch>& launches) {
   if (launches.empty()) return {};
   constexpr size_t kCounterSize = 3 * sizeof(uint32_t);  // see QuantizeParams::counters
   const QuantizeLaunch& first = launches.front();
-  return {.counters = first.kernel == QuantizeKernel::measure ? kCounterSize : 0,
-          .partials = first.params.bands * sizeof(Band)};
+  const bool measures = first.kernel == QuantizeKernel::measure || first.kernel == QuantizeKernel::measure_normed;
+  return {.counters = measures ? kCounterSize : 0, .partials = first.params.bands * sizeof(Band)};
 }
 
 std::string translation_unit(QuantizeKernel kernel, const QuantizeConfig& config) {
@@ -277,8 +291,8 @@ std::string translation_unit(QuantizeKernel kernel, const QuantizeConfig& config
       .name = enumerator_name(kernel),
       .config = "QuantizeConfig",
       .members = CLEAVE_PRINT_MEMBERS(config, x, q, width, given_scale, symmetric, has_smooth, gated, ue8m0, norm,
-                                      has_weight, has_bias, weight, has_residual, residual, has_normed, whole, blocks,
-                                      lanes, hold, batch, square, width_t, grouped),
+                                      has_weight, has_bias, weight, has_residual, residual, has_normed, summed, whole,
+                                      blocks, lanes, hold, batch, square, width_t, grouped),
       .launch_bounds = launch_bounds(kernel, config),
       .entry = quantize_entry,
       .params = "QuantizeParams",

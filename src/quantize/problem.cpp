@@ -168,22 +168,19 @@ void check_options(const QuantizeProblem& p, Messages& out) {
     out.add("rows and groups are {} and {}; that is 2^31 padded columns or more. Split x", p.rows, p.groups);
   }
   if (p.has_smooth) check_alignment("smooth", smooth_of(p).layout, out);
-  const auto check_alone = [&](bool set, const char* what) {
-    if (!set) return;
-    if (p.granularity != Granularity::block_1x128) {
-      out.add("{} is true, but granularity is {}; it is for block_1x128", what, to_string(p.granularity));
-      return;
-    }
-    const auto refuse_beside = [&](bool given, const char* other) {
-      if (given) out.add("{} is true beside {}, with which it is not served; leave one of them out", what, other);
-    };
-    refuse_beside(p.given_scale, "given_scale (scale)");
-    refuse_beside(p.has_transpose, "has_transpose (transpose)");
-    refuse_beside(p.has_smooth, "has_smooth (smooth)");
-    refuse_beside(p.norm.kind != Norm::none, "norm");
-  };
-  check_alone(p.gated, "gated");
-  check_alone(p.ue8m0_scale, "ue8m0_scale (use_ue8m0)");
+  if (p.gated && p.granularity != Granularity::block_1x128) {
+    out.add("gated is true, but granularity is {}; it is for block_1x128", to_string(p.granularity));
+  } else if (p.gated && (p.given_scale || p.has_transpose || p.has_smooth || p.norm.kind != Norm::none)) {
+    out.add("gated is true beside given_scale, has_transpose, has_smooth or a norm; leave those out");
+  }
+  if (p.ue8m0_scale && p.given_scale) {
+    out.add(
+        "ue8m0_scale (use_ue8m0) and given_scale (scale) are both set; scales that are found are rounded: leave one "
+        "out");
+  }
+  if (p.ue8m0_scale && !p.symmetric) {
+    out.add("ue8m0_scale (use_ue8m0) is true, but symmetric is false; UE8M0 has no zero points: leave one out");
+  }
 }
 
 /// What may go with a norm, and what needs one.
@@ -203,11 +200,6 @@ void check_norm(const QuantizeProblem& p, Messages& out) {
     out.add(
         "granularity is block_128x128 with norm; squares of 128 rows are for weights, and norms for activations: use "
         "block_1x128");
-  }
-  if (p.granularity == Granularity::tensor && !p.given_scale) {
-    out.add(
-        "granularity is tensor with norm, but no scale is given; finding it would take a second pass: pass scale, or "
-        "use granularity row");
   }
   if (p.has_smooth) out.add("has_smooth (smooth) and norm are both set; divide the norm's weight and bias by smooth");
   if (p.has_transpose && p.granularity == Granularity::block_1x128) {

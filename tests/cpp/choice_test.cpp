@@ -7,6 +7,7 @@
 
 #include "all_kernels/typical_problems.h"
 #include "cleave/config/clusters.h"
+#include "cleave/config/output.h"
 #include "cleave/config/scale_lines.h"
 #include "cleave/config/threads.h"
 #include "cleave/device.h"
@@ -33,6 +34,20 @@ GemmProblem scaled_by_block(uint32_t rows_of_a) {
 
 std::optional<Choice> choose(const GemmProblem& p, const char* spec) {
   return make_choice(p, device_info(kPlanOnlyH100), *parse_spec(spec));
+}
+
+TEST(Choice, HalfOfATilesColumnsIsAWidthOfInstructions) {
+  const GemmProblem layer = typical::grouped(typical::product(DType::bf16, DType::bf16, DType::bf16), Grouping::m);
+  for (const auto& [spec, fewer] :
+       std::initializer_list<std::pair<const char*, uint32_t>>{{"sm90 128x96 transposed", 48},
+                                                               {"sm90 128x144 transposed", 80},
+                                                               {"sm90 64x256 transposed pingpong", 128},
+                                                               {"sm90 64x64 transposed", 64},
+                                                               {"sm90 128x144", 144}}) {
+    const auto choice = choose(layer, spec);
+    ASSERT_TRUE(choice.has_value()) << spec;
+    EXPECT_EQ(fewer_columns(choice->config), fewer) << spec;
+  }
 }
 
 // B has two columns for each of D's: with one column of D its stride counts all the same, and the ups

@@ -1,6 +1,7 @@
 // Convolutions that break no rule, for tests to change.
 #pragma once
 
+#include "all_kernels/typical_problems.h"
 #include "cleave/conv.h"
 
 namespace cleave {
@@ -20,6 +21,6 @@ inline GemmProblem good_conv(Conv kind, int64_t groups = 1) {
   return implicit_gemm(good_layout(kind), groups, DType::bf16, DType::bf16);
 }
 
-inline constexpr Conv kConvs[] = {Conv::fprop, Conv::dgrad, Conv::wgrad};
+using typical::kConvs;
 
 }  // namespace cleave

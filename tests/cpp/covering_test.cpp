@@ -8,6 +8,7 @@
 
 #include "base/embedded.h"
 #include "cleave/device.h"
+#include "conv_choice.h"
 #include "conv_problems.h"
 #include "gemm_problems.h"
 #include "plan/catalogue/candidates.h"
@@ -71,11 +72,30 @@ TEST(Covering, WhatHasNoSetHasTheWholeCatalogue) {
   const DeviceInfo& h100 = device_info(kPlanOnlyH100);
   GemmProblem unaligned = product(DType::bf16, 64, 64, 100);
   unaligned.a.alignment = 2;
-  for (GemmProblem p : {good_m_groups(), good_conv(Conv::fprop), unaligned}) {
+  GemmProblem exact = implicit_gemm(good_layout(Conv::fprop), 1, DType::f32, DType::f32);
+  exact.precision = Precision::ieee;
+  for (GemmProblem p : {good_m_groups(), exact, unaligned}) {
     p.device = kPlanOnlyH100;
     const Cheapest all = cheapest(p, h100, Kernels::all), few = cheapest(p, h100, Kernels::covering);
     ASSERT_TRUE(all.choice && few.choice);
     EXPECT_EQ(all.choice->spec, few.choice->spec);
+  }
+}
+
+TEST(Covering, ConvolutionsKeepToTheSetOrAreDirect) {
+  for (const Conv kind : {Conv::fprop, Conv::dgrad, Conv::wgrad}) {
+    for (const auto& [channels, filters] : {std::pair{64, 128}, {96, 96}, {256, 512}, {8, 48}, {3, 64}}) {
+      GemmProblem p = problem(layer(kind, channels, filters));
+      p.device = kPlanOnlyH100;
+      const auto set = covering_set(p);
+      ASSERT_FALSE(set.empty());
+      const Cheapest few = cheapest(p, h100(), Kernels::covering), all = cheapest(p, h100(), Kernels::all);
+      ASSERT_TRUE(few.choice && all.choice);
+      const Spec& spec = few.choice->spec;
+      EXPECT_TRUE(spec.family == KernelFamily::direct || std::ranges::find(set, kernel_of(spec)) != set.end())
+          << to_string(spec) << " of " << channels << " channels";
+      EXPECT_LE(few.choice->predicted_us, all.choice->predicted_us * 2);
+    }
   }
 }
 

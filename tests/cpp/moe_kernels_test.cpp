@@ -41,9 +41,11 @@ MoeProblem scaled_problem_of(MoeOperation operation, int64_t tokens, int64_t top
   return p;
 }
 
-std::vector<MoeKernel> kernels_of(const MoeProblem& problem) {
+constexpr int kAmpere = 80, kHopper = 90;
+
+std::vector<MoeKernel> kernels_of(const MoeProblem& problem, int compute_capability = kHopper) {
   std::vector<MoeKernel> kernels;
-  for (const MoeLaunch& launch : moe_launches(problem)) kernels.push_back(launch.kernel);
+  for (const MoeLaunch& launch : moe_launches(problem, compute_capability)) kernels.push_back(launch.kernel);
   return kernels;
 }
 
@@ -54,8 +56,10 @@ TEST(MoeLaunches, OffsetsAreOne) {
 }
 
 TEST(MoeLaunches, FollowOneAnother) {
-  EXPECT_EQ(kernels_of(problem_of(MoeOperation::permute, 4096, 8, 2048)),
+  EXPECT_EQ(kernels_of(problem_of(MoeOperation::permute, 4096, 8, 2048), kAmpere),
             (std::vector{MoeKernel::count, MoeKernel::rank, MoeKernel::scatter}));
+  EXPECT_EQ(kernels_of(problem_of(MoeOperation::permute, 4096, 8, 2048)),
+            (std::vector{MoeKernel::rank, MoeKernel::scatter}));
   EXPECT_EQ(kernels_of(problem_of(MoeOperation::permute, 1024, 8, 2048)),
             (std::vector{MoeKernel::rank, MoeKernel::scatter}));
   EXPECT_EQ(kernels_of(problem_of(MoeOperation::sort, 1024, 8, 0)), std::vector{MoeKernel::rank});
@@ -64,7 +68,21 @@ TEST(MoeLaunches, FollowOneAnother) {
   EXPECT_EQ(kernels_of(problem_of(MoeOperation::permute, 0, 8, 2048)), std::vector{MoeKernel::count});
   EXPECT_TRUE(kernels_of(problem_of(MoeOperation::combine, 0, 8, 2048)).empty());
   EXPECT_EQ(kernels_of(scaled_problem_of(MoeOperation::permute, 4096, 8, 2048, DType::e4m3, DType::bf16)),
-            (std::vector{MoeKernel::count, MoeKernel::rank, MoeKernel::quantize}));
+            (std::vector{MoeKernel::rank, MoeKernel::quantize}));
+}
+
+/// Beside `route`, that is two launches for any batch that fits a GPU's memory many times over.
+TEST(MoeLaunches, AClusterSortsInOne) {
+  for (const int64_t tokens : {1025, 4096, 1 << 17}) {
+    const auto launches = moe_launches(problem_of(MoeOperation::sort, tokens, 8, 0), kHopper);
+    ASSERT_EQ(launches.size(), 1u);
+    const LaunchShape& shape = launches[0].shape;
+    EXPECT_EQ(shape.cluster, launches[0].config.counting);
+    EXPECT_EQ(shape.cluster, shape.grid.x);
+    EXPECT_EQ(moe_scratch(launches).workspace().counters, 0u);
+  }
+  EXPECT_EQ(kernels_of(problem_of(MoeOperation::sort, 1 << 20, 8, 0)),
+            (std::vector{MoeKernel::count, MoeKernel::rank}));
 }
 
 /// Rows of 8 bits and tokens in as many values at a time, as both are aligned to.
@@ -73,7 +91,7 @@ TEST(MoeLaunches, ScaledRowsTakeWhatTokensAllow) {
     MoeProblem p = scaled_problem_of(MoeOperation::permute, 100, 8, columns, DType::e4m3, wide);
     p.token.alignment = of_tokens;
     p.row.alignment = of_rows;
-    const MoeLaunch launch = moe_launches(p).back();
+    const MoeLaunch launch = moe_launches(p, kHopper).back();
     EXPECT_GE(uint64_t(launch.shape.grid.x) * kRowThreads / kScaleLanes,
               uint64_t(100 * ceil_div(columns, int64_t(128))));
     EXPECT_EQ(launch.params.row_bytes % launch.config.width, 0u);
@@ -98,7 +116,7 @@ TEST(MoeLaunches, DealAllTheWork) {
     p.token.stride_row += random() % 3 * 4;
     p.row.alignment = max_of(uint32_t(1 << random() % 5), size_of(p.row.dtype));
     ASSERT_TRUE(validate(p).empty()) << validate(p).front();
-    const auto launches = moe_launches(p);
+    const auto launches = moe_launches(p, random() % 2 ? kHopper : kAmpere);
     const MoeScratch scratch = moe_scratch(launches);
     for (const MoeLaunch& launch : launches) {
       const MoeParams& params = launch.params;
@@ -115,6 +133,7 @@ TEST(MoeLaunches, DealAllTheWork) {
         case MoeKernel::rank:
           ASSERT_EQ(shape.grid.x, launches.front().params.slots == 0 ? 0 : launches[0].shape.grid.x);
           ASSERT_GE(shape.block.x, 32u);
+          ASSERT_GE(uint64_t(shape.grid.x) * params.chunk, params.slots);
           break;
         case MoeKernel::invert:
           ASSERT_GE(uint64_t(shape.grid.x) * kRowThreads, params.slots);
@@ -148,7 +167,7 @@ TEST(MoeLaunches, DealAllTheWork) {
 TEST(MoeSource, TheConstantEqualsTheConfiguration) {
   if (!nvrtc_available()) GTEST_SKIP() << "NVRTC is not installed: pip install nvidia-cuda-nvrtc";
   const MoeConfig unusual{.wide_ids = true,
-                          .counts = true,
+                          .counting = 8,
                           .type = DType::f16,
                           .has_weights = true,
                           .weights = DType::bf16,
@@ -162,17 +181,18 @@ TEST(MoeSource, TheConstantEqualsTheConfiguration) {
       "constexpr cleave::MoeConfig unusual = " +
       text.substr(begin, end - begin) +
       "};\n"
-      "static_assert(unusual == cleave::MoeConfig{true, true, cleave::DType::f16, true, "
+      "static_assert(unusual == cleave::MoeConfig{true, 8, cleave::DType::f16, true, "
       "cleave::DType::bf16, cleave::DType::f32, 4, 32});\n"
       "extern \"C\" __global__ void empty() {}\n";
   EXPECT_NO_THROW(compile_uncached(source, "sm_80")) << source;
 }
 
 /// Each kernel, with its widest access and its narrowest.
-std::set<std::string> typical_sources() {
+std::set<std::string> typical_sources(int compute_capability) {
   std::set<std::string> sources;
   const auto add = [&](const MoeProblem& p) {
-    for (const MoeLaunch& launch : moe_launches(p)) sources.insert(translation_unit(launch.kernel, launch.config));
+    for (const MoeLaunch& launch : moe_launches(p, compute_capability))
+      sources.insert(translation_unit(launch.kernel, launch.config));
   };
   for (const DType type : {DType::f16, DType::bf16, DType::f32}) {
     for (const int64_t columns : {2048, 2047}) {
@@ -203,11 +223,11 @@ std::set<std::string> typical_sources() {
 }
 
 TEST(MoeKernels, CompileForHopperWithoutSpills) {
-  expect_no_spills(typical_sources(), "sm_90a");
+  expect_no_spills(typical_sources(kHopper), "sm_90a");
 }
 
 TEST(MoeKernels, CompileForAmpereWithoutSpills) {
-  expect_no_spills(typical_sources(), "sm_80");
+  expect_no_spills(typical_sources(kAmpere), "sm_80");
 }
 
 }  // namespace

@@ -169,6 +169,21 @@ TEST(QuantizeLaunches, OneKernelNormalisesAnyNumberOfRows) {
   }
 }
 
+TEST(QuantizeLaunches, ScaleOfAllNormsTakesALaunchThatWritesTheSum) {
+  QuantizeProblem p = normed_problem(16, 4096, Granularity::tensor, DType::bf16, DType::bf16);
+  p.given_scale = false;
+  p.has_normed = true;
+  p.normed_out = p.x;
+  const auto made = launches(p);
+  ASSERT_EQ(made.size(), 2u);
+  EXPECT_EQ(made[0].kernel, QuantizeKernel::measure_normed);
+  EXPECT_FALSE(made[0].config.given_scale || made[0].config.has_normed || made[0].config.summed);
+  EXPECT_EQ(made[1].kernel, QuantizeKernel::quantize_normed);
+  EXPECT_TRUE(made[1].config.given_scale && made[1].config.has_normed && made[1].config.summed);
+  p.rows = 0;
+  ASSERT_EQ(launches(p).size(), 1u) << "the scale of an empty tensor is written, too";
+}
+
 /// Rows that are to be normalised stay in registers as a whole, up to 16384 elements, in one launch; how they are dealt
 /// to threads does not depend on how many there are.
 TEST(QuantizeLaunches, NormsDealRowsByTheirColumnsAlone) {
@@ -238,6 +253,7 @@ TEST(QuantizeSource, TheConstantEqualsTheConfiguration) {
                                .has_residual = true,
                                .residual = DType::f32,
                                .has_normed = true,
+                               .summed = true,
                                .whole = false,
                                .blocks = true,
                                .lanes = 8,
@@ -255,7 +271,7 @@ TEST(QuantizeSource, TheConstantEqualsTheConfiguration) {
       "};\n"
       "static_assert(unusual == cleave::QuantizeConfig{cleave::DType::f16, cleave::DType::e5m2, 2, "
       "true, false, true, true, true, cleave::Norm::layer_norm, true, true, cleave::DType::f32, true, "
-      "cleave::DType::f32, true, false, true, 8, 1, 2, false, 4, true});\n"
+      "cleave::DType::f32, true, true, false, true, 8, 1, 2, false, 4, true});\n"
       "extern \"C\" __global__ void empty() {}\n";
   EXPECT_NO_THROW(compile_uncached(source, "sm_80")) << source;
 }
@@ -283,7 +299,10 @@ std::set<std::string> typical_sources() {
   QuantizeProblem rounded = make(7168, Granularity::block_1x128, DType::bf16, DType::e4m3);
   rounded.ue8m0_scale = true;
   add(rounded);
-  add(make(7168, Granularity::block_128x128, DType::bf16, DType::e4m3));
+  rounded = make(7168, Granularity::block_128x128, DType::bf16, DType::e4m3);
+  add(rounded);
+  rounded.ue8m0_scale = true;
+  add(rounded);
   for (const int64_t rows : {16, 4096}) {
     for (const int64_t cols : {7168, 7170}) {  // ups that are aligned, and that are not
       QuantizeProblem gated = problem_of(rows, cols, Granularity::block_1x128, DType::f32, DType::e4m3);
@@ -305,6 +324,10 @@ std::set<std::string> typical_sources() {
     for (const int64_t cols : {4096, 20000, 128, 4097}) {
       QuantizeProblem normed = normed_problem(4096, cols, granularity, DType::bf16, DType::bf16);
       add(normed);
+      normed.given_scale = false;
+      normed.ue8m0_scale = true;
+      add(normed);
+      normed.ue8m0_scale = false;
       normed.has_residual = false;
       normed.q.dtype = DType::i8;
       normed.symmetric = granularity != Granularity::row;

@@ -409,11 +409,12 @@ TEST(Quantize, RefusesWhatNoKernelServes) {
   expect_says(refusal(changed([](P& p) { p.rows = -1; })), "rows is -1");
   expect_says(refusal(changed([](P& p) { p.gated = true, p.x.stride_row = 512; })), "gated is true, but granularity");
   expect_says(refusal(changed([](P& p) {
-                p.granularity = Granularity::block_1x128;
-                p.scale.stride_row = 2;
-                p.ue8m0_scale = p.has_smooth = true;
+                p.ue8m0_scale = true;
+                p.symmetric = false;
               })),
-              "ue8m0_scale (use_ue8m0) is true beside");
+              "ue8m0_scale (use_ue8m0) is true, but symmetric is false");
+  expect_says(refusal(changed([](P& p) { p.ue8m0_scale = p.given_scale = true; })),
+              "scales that are found are rounded");
   expect_says(refusal(changed([](P& p) { p.cols = int64_t(1) << 31; })), "cols is 2147483648");
   expect_says(refusal(changed([](P& p) { p.x.dtype = DType::i8; }), ErrorCode::invalid_type), "x is int8");
   expect_says(refusal(changed([](P& p) {

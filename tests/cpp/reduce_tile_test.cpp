@@ -47,8 +47,10 @@ float value_of(uint32_t row, uint32_t column) {
   return float(int32_t((row * 7 + column * 13) % 31) - 15);
 }
 
-constexpr GemmConfig config_of(KernelFamily family, SplitKMode split, InputShape shape, Reduction reduction) {
+constexpr GemmConfig config_of(KernelFamily family, SplitKMode split, InputShape shape, Reduction reduction,
+                               Grouping grouping = Grouping::none) {
   GemmConfig c;
+  c.schedule.grouping = grouping;
   c.family = family;
   c.tile.n = 64;
   c.warps = {.consumers = 2, .m = 2, .n = 4};
@@ -59,35 +61,54 @@ constexpr GemmConfig config_of(KernelFamily family, SplitKMode split, InputShape
   return c;
 }
 
+/// A group's tiles: from a row (column) on, before another one.
+struct Lines {
+  uint32_t begin, end, to_units = 0;
+};
+
+struct TileOrigin {
+  uint32_t m, n, end, to_units;
+};
+
 /// All tiles, a warp after the other; its lanes are threads.
 template <GemmConfig C>
-std::vector<float> partials_of_tiles(uint32_t row_units, uint32_t column_units, int64_t stride, size_t count) {
+std::vector<float> partials_of_tiles(const std::vector<Lines>& rows, const std::vector<Lines>& columns, int64_t stride,
+                                     size_t count) {
   constexpr FunctionOperandConfig kOutput = C.epilogue.function.output(0);
   std::vector<float> partials(count, -1e9f);  // what nobody writes shows
   GemmParams p;
   p.size = {kRows, kColumns, 1};
   p.epilogue.outputs[0] = {partials.data(), stride, 0};
+  std::vector<TileOrigin> origins;
+  for (const Lines& r : rows) {
+    for (const Lines& c : columns) {
+      for (uint32_t m = r.begin; m < r.end; m += C.tile.m) {
+        for (uint32_t n = c.begin; n < c.end; n += C.tile.n)
+          origins.push_back(C.schedule.grouping == Grouping::n ? TileOrigin{m, n, c.end, c.to_units}
+                                                               : TileOrigin{m, n, r.end, r.to_units});
+      }
+    }
+  }
   const auto lane_of = [&](uint32_t lane) {
-    for (uint32_t m0 = 0; m0 < row_units * kReducedRows; m0 += C.tile.m) {
-      for (uint32_t n0 = 0; n0 < column_units * reduced_columns(C); n0 += C.tile.n) {
-        for (uint32_t first = 0; first < math_threads(C); first += kWarp) {
-          threadIdx.x = first + lane;
-          const Fragment<C> fragment(threadIdx.x);
-          const Tile<C> tile{fragment, m0, n0, 0, 0, nullptr, nullptr, false};
-          UnitParts parts;
-          for (uint32_t block = 0; block < Fragment<C>::kBlocks; ++block) {
-            float of_block[4];
-            for (uint32_t i = 0; i < 4; ++i) {
-              const uint32_t row = tile.row(block) + i / 2 * 8, column = tile.col(block) + i % 2;
-              of_block[i] =
-                  row < kRows && column < kColumns ? reduced_part(kOutput.reduction, value_of(row, column)) : 0.0f;
-            }
-            parts.add<kOutput.reduction, kOutput.shape>(of_block);
-            if (!ends_unit<C, kOutput.shape>(block)) continue;
-            parts.join_lanes<kOutput.reduction, kOutput.shape>();
-            store_unit<C, 0>(p, tile, block, {tile.row(block), tile.row(block) + 8}, parts);
-            parts = {};
+    for (const TileOrigin& at : origins) {
+      for (uint32_t first = 0; first < math_threads(C); first += kWarp) {
+        threadIdx.x = first + lane;
+        const Fragment<C> fragment(threadIdx.x);
+        const Tile<C> tile{fragment, at.m, at.n, 0, at.end, nullptr, nullptr, false, at.to_units};
+        UnitParts parts;
+        for (uint32_t block = 0; block < Fragment<C>::kBlocks; ++block) {
+          float of_block[4];
+          for (uint32_t i = 0; i < 4; ++i) {
+            const uint32_t row = tile.row(block) + i / 2 * 8, column = tile.col(block) + i % 2;
+            of_block[i] = row < tile.m_end(p.size) && column < tile.n_end(p.size)
+                              ? reduced_part(kOutput.reduction, value_of(row, column))
+                              : 0.0f;
           }
+          parts.add<kOutput.reduction, kOutput.shape>(of_block);
+          if (!ends_unit<C, kOutput.shape>(block)) continue;
+          parts.join_lanes<kOutput.reduction, kOutput.shape>();
+          store_unit<C, 0>(p, tile, block, {tile.row(block), tile.row(block) + 8}, parts);
+          parts = {};
         }
       }
     }
@@ -107,7 +128,7 @@ void check() {
   const uint32_t lines = column ? kRows : row ? kColumns : 1;
   const uint32_t units = column ? column_units : row ? row_units : row_units * column_units;
   const std::vector<float> partials =
-      partials_of_tiles<C>(row_units, column_units, column || row ? lines : column_units, size_t(units) * lines);
+      partials_of_tiles<C>({{0, kRows}}, {{0, kColumns}}, column || row ? lines : column_units, size_t(units) * lines);
   std::vector<float> expected(lines), found(lines);
   for (uint32_t i = 0; i < kRows; ++i) {
     for (uint32_t j = 0; j < kColumns; ++j) {
@@ -131,6 +152,55 @@ void check_shapes() {
   check<family, split, InputShape::row, Reduction::sum>();
   check<family, split, InputShape::scalar, Reduction::sum>();
   check<family, split, InputShape::column, Reduction::absmax>();
+}
+
+/// The second kernel's way to what each group comes to, which is that of its own elements.
+template <KernelFamily family, SplitKMode split, InputShape shape, Grouping grouping>
+void check_groups() {
+  static constexpr GemmConfig C = config_of(family, split, shape, Reduction::sum, grouping);
+  constexpr bool kByRows = grouping == Grouping::m;
+  constexpr uint32_t kExtent = kByRows ? kRows : kColumns, kAcross = kByRows ? kColumns : kRows;
+  const uint32_t step = group_step(C);
+  std::vector<Lines> groups{{kExtent - 60, kExtent}, {5, 5}, {1, 79}, {80, 83}};
+  std::vector<uint32_t> before{0};
+  for (Lines& group : groups) {
+    group.to_units = before.back() * step - group.begin;
+    before.push_back(before.back() + ceil_div(group.end - group.begin, step));
+  }
+  const uint32_t along = kByRows ? reduced_row_units(C, 1) : reduced_column_units(C, 1);
+  const uint32_t across =
+      kByRows ? reduced_column_units(C, ceil_div(kColumns, C.tile.n)) : reduced_row_units(C, ceil_div(kRows, C.tile.m));
+  const bool scalar = shape == InputShape::scalar;
+  const uint32_t lines = scalar ? 1 : kAcross, of_step = scalar ? along * across : along;
+  const size_t count = size_t(before.back()) * of_step * lines;
+  const std::vector<Lines> all{{0, kAcross}};
+  const std::vector<float> partials =
+      partials_of_tiles<C>(kByRows ? groups : all, kByRows ? all : groups, scalar ? across : lines, count);
+  for (size_t g = 0; g < groups.size(); ++g) {
+    std::vector<float> expected(lines), found(lines);
+    for (uint32_t i = groups[g].begin; i < groups[g].end; ++i) {
+      for (uint32_t j = 0; j < kAcross; ++j) expected[scalar ? 0 : j] += kByRows ? value_of(i, j) : value_of(j, i);
+    }
+    for (uint32_t unit = before[g] * of_step; unit < before[g + 1] * of_step; ++unit) {
+      for (uint32_t line = 0; line < lines; ++line) found[line] += partials[size_t(unit) * lines + line];
+    }
+    EXPECT_EQ(found, expected) << "group " << g;
+  }
+}
+
+template <KernelFamily family, SplitKMode split>
+void check_shapes_of_groups() {
+  check_groups<family, split, InputShape::row, Grouping::m>();
+  check_groups<family, split, InputShape::scalar, Grouping::m>();
+  check_groups<family, split, InputShape::column, Grouping::n>();
+  check_groups<family, split, InputShape::scalar, Grouping::n>();
+}
+
+TEST(ReduceTile, OfGroupsThatLieAnywhere) {
+  check_shapes_of_groups<KernelFamily::sm90, SplitKMode::none>();
+  check_shapes_of_groups<KernelFamily::sm90, SplitKMode::parallel>();
+  check_shapes_of_groups<KernelFamily::portable, SplitKMode::none>();
+  check_shapes_of_groups<KernelFamily::portable, SplitKMode::parallel>();
 }
 
 TEST(ReduceTile, OfWholeTiles) {

@@ -86,33 +86,49 @@ TEST(Reductions, SecondKernelReadsALinesUnitsAtOnce) {
   EXPECT_EQ(lines_of_cta(1u << 27, 40), std::pair(8u, 5u));
 }
 
+GemmProblem grouped_problem() {
+  GemmProblem p = problem_of(256, 512, SplitKMode::none, 0);
+  p.batch = 4;
+  p.b.stride_batch = 512 * 4096;
+  p.groups.dimension = Grouping::m;
+  return with_reductions(p);
+}
+
+/// What each group has a value for: sums of its rows, and its largest magnitude.
+GemmProblem reduced_over_groups() {
+  GemmProblem p = grouped_problem();
+  p.epilogue.function = &epilogue_function("d = acc\nsums = sum row acc\namax = absmax scalar acc");
+  p.epilogue.outputs[0] = {.shape = InputShape::row, .alignment = 4, .stride = 1, .stride_batch = p.n};
+  return p;
+}
+
 TEST(Reductions, SecondKernelCompilesWithoutSpills) {
-  GemmProblem grouped = problem_of(256, 512, SplitKMode::none, 0);
-  grouped.batch = 4;
-  grouped.b.stride_batch = 512 * 4096;
-  grouped.groups.dimension = Grouping::m;
-  for (const GemmProblem& p : {problem_of(256, 512, SplitKMode::none, 0), with_reductions(grouped)}) {
+  for (const GemmProblem& p : {problem_of(256, 512, SplitKMode::none, 0), grouped_problem(), reduced_over_groups()}) {
     const std::vector<std::string> sources = plan(p)->kernel_sources();
     ASSERT_EQ(sources.size(), 2u);
     for (const char* const arch : {"sm_80", "sm_90a"}) expect_no_spills({sources[1]}, arch);
   }
 }
 
+TEST(Reductions, GroupsHaveUnitsTileByTile) {
+  const GemmProblem p = reduced_over_groups();
+  const auto choice_of_kernel = [&](const char* kernel) {
+    return make_choice(p, device_info(kPlanOnlyH100), *parse_spec(kernel)).value();
+  };
+  // 256 rows in four groups: at most one tile more than rows fill for each but one.
+  const Choice choice = choice_of_kernel("sm90 128x128");
+  EXPECT_EQ(choice.row_units, 5 * 128 / 16u);
+  EXPECT_EQ(choice.column_units, 4u);
+  EXPECT_EQ(choice.reduction_bytes, 40 * (512 + 4) * sizeof(float));
+  const Choice transposed = choice_of_kernel("sm90 128x64 transposed");
+  EXPECT_EQ(transposed.column_units, 7u) << "groups of columns have units of a tile's 64";
+  EXPECT_EQ(transposed.row_units, 512 / 16u);
+  EXPECT_EQ(transposed.reduction_bytes, round_up(7 * (512 + 32) * sizeof(float), size_t{16}));
+}
+
 TEST(Reductions, EmptyDHasNoPartialResults) {
   const auto empty = plan(problem_of(0, 512, SplitKMode::none, 0));
   EXPECT_EQ(empty->workspace_size(), 0u);
-}
-
-TEST(Reductions, GroupsAreNotReducedOverWhatIsCut) {
-  GemmProblem p = problem_of(256, 512, SplitKMode::none, 0);
-  p.batch = 4;
-  p.b.stride_batch = 512 * 4096;
-  p.groups.dimension = Grouping::m;
-  const auto broken = validate(p);
-  ASSERT_EQ(broken.size(), 1u) << broken.front();
-  EXPECT_EQ(broken.front(),
-            "amax is reduced over all of D, but rows of D are cut into groups; reduce over columns, or store the value "
-            "as an output and reduce that");
 }
 
 TEST(Reductions, DataGradientOfSeveralLaunchesIsRefused) {

@@ -37,6 +37,7 @@ constexpr GemmConfig unusual = {
              .patches = true,
              .gather = true,
              .batches_taps = true,
+             .half_lines = true,
              .fast_load = false,
              .fast_store = false},
     .direct = {.vector = 4,

@@ -32,6 +32,7 @@ TEST(Spec, EveryOneComesBack) {
               .pingpong = random.coin(),
               .fuses_classes = random.coin(),
               .gather = random.coin(),
+              .half_lines = random.coin(),
               .narrow = random.coin(),
               .product = random.coin(),
               .apart = random.coin(),

@@ -46,7 +46,8 @@ TEST(Tuned, WhatTheCatalogueLacksIsNotListed) {
                            "sm90 64x64 transposed side_by_side",
                            "portable 64x64 side_by_side gather",
                            "direct 8x32 product",
-                           "sm90 64x64 gather product"}) {
+                           "sm90 64x64 gather product",
+                           "sm90 128x96 half_lines product"}) {
     const auto spec = parse_spec(text);
     EXPECT_FALSE(spec && is_listed(*spec)) << text;
   }
@@ -57,7 +58,8 @@ TEST(Tuned, WhatItHasIsListed) {
        {"direct 8x32", "sm90 64x64", "portable 128x128 parallel 3", "sm90 128x128 transposed pingpong",
         "sm90 64x32 multicast 1x2 parallel 12 clusters 4", "sm90 64x64 gather side_by_side",
         "portable 64x64 side_by_side", "sm90 128x128 side_by_side pingpong", "sm90 64x64 gather parallel 2",
-        "sm90 64x64 stream_k 1", "sm90 64x80 transposed product cluster 4"}) {
+        "sm90 256x96 half_lines multicast 2x1 stream_k 1", "sm90 64x64 stream_k 1",
+        "sm90 64x80 transposed product cluster 4"}) {
     const auto spec = parse_spec(text);
     EXPECT_TRUE(spec && is_listed(*spec)) << text;
   }

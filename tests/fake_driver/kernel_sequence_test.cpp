@@ -92,8 +92,9 @@ TEST(KernelSequence, OverlapsOnlyTheLibrarysLaunchesInAGraph) {
   EXPECT_TRUE(overlaps(nullptr));
 }
 
-TEST(KernelSequence, PermutesInThree) {
-  const auto plan = cleave::plan(permute_problem(40'000));
+TEST(KernelSequence, PermutesMoreThanAClusterSortsInThree) {
+  constexpr uint32_t kMany = 600'000;
+  const auto plan = cleave::plan(permute_problem(kMany));
   const MoeArguments arguments{.ids = address<void>(0),
                                .offsets = address<int32_t>(1),
                                .indices = address<int32_t>(2),
@@ -101,7 +102,7 @@ TEST(KernelSequence, PermutesInThree) {
                                .rows = address<void>(4)};
   EXPECT_EQ(launches_of<MoeParams>([&] { plan->run(arguments, nullptr); }), 3);
   const auto& params = fake_driver_last_launch()->params<MoeParams>();
-  EXPECT_EQ(params.slots, 80'000u);
+  EXPECT_EQ(params.slots, 2 * kMany);
   EXPECT_EQ(params.ids, arguments.ids);
   EXPECT_EQ(params.offsets, arguments.offsets);
   EXPECT_EQ(params.indices, arguments.indices);
@@ -110,7 +111,7 @@ TEST(KernelSequence, PermutesInThree) {
   EXPECT_EQ(params.row_stride, 144);
   EXPECT_NE(params.arrived, nullptr);  // several chunks are counted
   ASSERT_NE(params.positions, nullptr);
-  EXPECT_EQ(params.counts - reinterpret_cast<const uint32_t*>(params.positions), 80'000);
+  EXPECT_EQ(params.counts - reinterpret_cast<const uint32_t*>(params.positions), 2 * kMany);
 }
 
 TEST(KernelSequence, LaunchesNothingForNothing) {

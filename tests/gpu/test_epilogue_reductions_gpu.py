@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 import numpy as np  # noqa: E402
 from drawn_on_gpu import MODES, drawn_operation  # noqa: E402
 from epilogue_operations import OPERATIONS  # noqa: E402
-from epilogue_reductions import CUT, OVER, REDUCTIONS, drawn_reductions, reduced  # noqa: E402
+from epilogue_reductions import OVER, REDUCTIONS, drawn_reductions, reduced  # noqa: E402
 from served import skip_unless_served  # noqa: E402
 
 import cleave  # noqa: E402
@@ -30,14 +30,13 @@ def test_drawn_reductions(operation: Any, kernel: str, mode: str) -> None:
         if mode in op.refused_on_gpu:
             continue
         name = operation.__name__
-        allowed = [over for over in OVER if over not in CUT.get(name, ())]
-        chosen = tuple((random.choice(REDUCTIONS), random.choice(allowed)) for _ in range(2))
+        chosen = tuple((random.choice(REDUCTIONS), random.choice(OVER)) for _ in range(2))
         call = drawn_reductions(chosen)(scale=0.5)
         options: dict[str, Any] = {"split_k_mode": mode, "split_k_slices": None if mode == "none" else 3}
         d, *made = op.run(epilogue=call, kernel=kernel, out_dtype="float32", **options)
         for got, (reduction, over) in zip(made, chosen, strict=True):
-            expected = reduced(d.double().cpu().numpy(), reduction, over, name)
-            magnitude = reduced(d.double().abs().cpu().numpy(), reduction, over, name)
+            expected = reduced(d.double().cpu().numpy(), reduction, over, name, op.ranges)
+            magnitude = reduced(d.double().abs().cpu().numpy(), reduction, over, name, op.ranges)
             assert got.dtype == torch.float32 and tuple(got.shape) == expected.shape
             error = np.abs(got.double().cpu().numpy() - expected)
             assert (error <= 3e-6 * magnitude + 1e-30).all(), (seed, reduction, over, d.shape)
@@ -90,6 +89,65 @@ def test_lines_of_one_tile_and_of_many(sizes: tuple[int, int], batch: int | None
     for buffer in framed:
         buffer[1] = 77.0
         assert bool((buffer == 77.0).all())
+
+
+@cleave.epilogue
+def of_groups(acc, scale: cleave.scalar):
+    x = acc * scale
+    return cleave.outputs(d=x, rows=cleave.sum(x, over="rows"), largest=cleave.absmax(x))
+
+
+def of_each_group(d: torch.Tensor, starts: list[int], counts: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
+    parts = [d[start : start + count].double() for start, count in zip(starts, counts, strict=True)]
+    reach = [part.abs().max() if part.numel() else part.new_zeros(()) for part in parts]
+    return torch.stack([part.sum(0) for part in parts]), torch.stack(reach)
+
+
+@pytest.mark.parametrize("mode", ["none", "parallel", "stream_k"])
+def test_tiles_of_groups(mode: str) -> None:
+    """Sums of small integers, which are exact, by a dozen of the tiles that the planner considers: groups in any order,
+    empty ones among them, rows of none between them. Results lie between canaries."""
+    counts = [129, 0, 1, 300, 7, 64, 128, 33]
+    starts = [400, 390, 5, 530, 6, 840, 250, 910]
+    bounds = {name: torch.tensor(x, device="cuda") for name, x in (("starts", starts), ("sizes", counts))}
+    a = torch.randint(-2, 3, (1000, 256), device="cuda").bfloat16()
+    b = torch.randint(-2, 3, (8, 264, 256), device="cuda").bfloat16().mT
+    call = of_groups(scale=1.0)
+    plan = cleave.plan_grouped_gemm(a, b, **bounds, epilogue=call, split_k_mode=mode)
+    kernels = sorted({tuple(c["kernel"].split()[:2]): c["kernel"] for c in plan.candidates}.values())
+    for kernel in kernels[:: max(len(kernels) // 12, 1)]:
+        framed = [torch.full((3, *shape), 77.0, device="cuda") for shape in ((8, 264), (8,))]
+        d = torch.full((1000, 264), 77.0, device="cuda", dtype=torch.bfloat16)
+        out = (d, *(x[1] for x in framed))
+        _core.plan_as(plan, kernel).run(a, b, **bounds, epilogue=call, out=out)
+        exact = torch.zeros(1000, 264, dtype=torch.float64, device="cuda")
+        for g, (start, count) in enumerate(zip(starts, counts, strict=True)):
+            exact[start : start + count] = a[start : start + count].double() @ b[g].double()
+        for made, expected in zip(framed, of_each_group(exact, starts, counts), strict=True):
+            assert torch.equal(made[1].double(), expected), kernel
+            assert bool((made[[0, 2]] == 77.0).all()), kernel
+
+
+def test_groups_in_a_graph() -> None:
+    """Where groups end changes between replays."""
+    a = torch.randn(512, 128, device="cuda").bfloat16()
+    b = torch.randn(4, 128, 256, device="cuda").bfloat16()
+    offs = torch.tensor([100, 200, 300, 512], device="cuda", dtype=torch.int32)
+    call = of_groups(scale=0.5)
+    cleave.grouped_gemm(a, b, offs, epilogue=call)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = cleave.grouped_gemm(a, b, offs, epilogue=call)
+    for ends in ([100, 200, 300, 512], [0, 0, 512, 512], [1, 130, 131, 400]):
+        offs.copy_(torch.tensor(ends))
+        graph.replay()
+        eager = cleave.grouped_gemm(a, b, offs, epilogue=call)
+        assert all(torch.equal(mine, theirs) for mine, theirs in zip(captured, eager, strict=True))
+        starts = [0, *ends[:-1]]
+        sizes = [end - start for start, end in zip(starts, ends, strict=True)]
+        expected = of_each_group(eager[0], starts, sizes)
+        torch.testing.assert_close(eager[1].double(), expected[0], rtol=2e-2, atol=0.5)
+        torch.testing.assert_close(eager[2].double(), expected[1], rtol=1e-2, atol=1e-2)
 
 
 def test_quantised_in_the_same_launch() -> None:

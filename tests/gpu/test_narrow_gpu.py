@@ -6,11 +6,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from named_kernels import check, run  # noqa: E402
 from products import Product  # noqa: E402
 from served import skip_unless_served  # noqa: E402
 
 import cleave  # noqa: E402
-from cleave import _core  # noqa: E402
 
 # A's rows on the tile's rows, or on its columns: in strips of 128, 64 and 32 bytes.
 STRAIGHT = ("sm90 64x64 narrow", "sm90 64x128 narrow", "sm90 128x64 narrow", "sm90 256x128 narrow")
@@ -21,19 +21,6 @@ SPLITS = ("", " serial 3", " parallel 3", " parallel 4 clusters 2", " cluster 3"
 @pytest.fixture(autouse=True)
 def hopper() -> None:
     skip_unless_served("sm90")
-
-
-def run(product: Product, kernel: str) -> None:
-    given = {"bias": product.bias_values, "c": product.c_values, "out": product.out}
-    planned = cleave.plan_gemm(product.a, product.b, activation=product.activation, **given)
-    plan = _core.plan_as(planned, kernel)
-    assert plan.kernel_name == kernel
-    plan.run(product.a, product.b, alpha=product.alpha, beta=product.beta, **given)
-
-
-def check(product: Product, kernel: str) -> None:
-    run(product, kernel)
-    product.check()
 
 
 @pytest.mark.parametrize("kernel", STRAIGHT + TURNED)

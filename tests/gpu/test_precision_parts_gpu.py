@@ -8,8 +8,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+import conv_cases as conv  # noqa: E402
 import float32_errors  # noqa: E402
-import test_conv_gpu as conv  # noqa: E402
 import test_grouped_gpu as grouped  # noqa: E402
 from one_tap import one_tap  # noqa: E402
 from products import Product  # noqa: E402

@@ -56,6 +56,16 @@ def test_equals_the_cpu(source: torch.dtype, output: torch.dtype, granularity: s
 
 
 @pytest.mark.parametrize("granularity", GRANULARITIES)
+@pytest.mark.parametrize("output", OUTPUTS, ids=str)
+def test_powers_of_two(output: torch.dtype, granularity: str) -> None:
+    for rows, cols in ((3, 8), (64, 7168), (257, 130), (5, 33001)):
+        x = values(rows, cols, torch.bfloat16)
+        check(x, output, granularity, use_ue8m0=True)
+        if granularity.startswith("block"):
+            check(x, output, granularity, use_ue8m0=True, transpose=True)
+
+
+@pytest.mark.parametrize("granularity", GRANULARITIES)
 def test_large_matrices(granularity: str) -> None:
     x = values(4096, 7168, torch.bfloat16)
     check(x, torch.float8_e4m3fn, granularity)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -35,9 +36,9 @@ def host(value: Any) -> Any:
     return value.cpu() if torch.is_tensor(value) else value
 
 
-def check(x: torch.Tensor, dtype: torch.dtype, granularity: str, **options: Any) -> None:
+def check(x: torch.Tensor, dtype: torch.dtype, granularity: str, given: bool = True, **options: Any) -> None:
     """Results are those of the CPU, but for what another order of the sums does to them."""
-    if granularity == "tensor":
+    if granularity == "tensor" and given:
         options["scale"] = torch.full((1,), 0.03 if dtype == torch.int8 else 0.01, device="cuda")
     expected = cleave.quantize(x.cpu(), dtype, granularity, **{name: host(value) for name, value in options.items()})
     made = cleave.quantize(x, dtype, granularity, **options)
@@ -64,6 +65,32 @@ def test_agrees_with_the_cpu(source: torch.dtype, granularity: str, kind: str) -
         weight = torch.randn(cols, device="cuda").to(source)
         check(x, torch.float8_e4m3fn, granularity, norm=NORMS[kind](weight))
         check(x, torch.int8, granularity, norm=NORMS[kind](weight), residual=residual)
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize("kind", NORMS)
+@pytest.mark.parametrize("source", INPUTS, ids=str)
+def test_a_scale_found_for_all_norms(source: torch.dtype, kind: str, symmetric: bool) -> None:
+    """The second of two launches reads the sum that the first one wrote, where the residual or x was."""
+    torch.manual_seed(2)
+    for rows, cols, padding in SHAPES:
+        x, residual = values(rows, cols, source, padding), values(rows, cols, torch.bfloat16)
+        weight = torch.randn(cols, device="cuda").to(source)
+        options: dict[str, Any] = {"given": False, "norm": NORMS[kind](weight), "symmetric": symmetric}
+        check(x, torch.int8, "tensor", **options)
+        check(x, torch.int8, "tensor", residual=residual, normed_out=torch.empty_like(x), **options)
+        call = partial(cleave.quantize, x, "int8", "tensor", norm=options["norm"], symmetric=symmetric)
+        expected = call(residual=residual.clone())
+        in_place = call(residual=residual, residual_out=residual)
+        assert in_place[-1] is residual and all(map(torch.equal, in_place, expected))
+
+
+@pytest.mark.parametrize("granularity", GRANULARITIES)
+@pytest.mark.parametrize("output", OUTPUTS, ids=str)
+def test_powers_of_two(output: torch.dtype, granularity: str) -> None:
+    for cols in (96, 4096, 20000):
+        x = values(33, cols, torch.bfloat16)
+        check(x, output, granularity, given=False, norm=cleave.rms_norm(), use_ue8m0=True)
 
 
 @pytest.mark.parametrize("granularity", GRANULARITIES)

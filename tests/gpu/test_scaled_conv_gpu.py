@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 import torch
+from conv_cases import KERNELS
 from conv_reference import Convolution
 from served import is_hopper
-from test_conv_gpu import KERNELS
 from test_gemm_gpu import split
 
 import cleave

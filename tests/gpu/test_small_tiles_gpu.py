@@ -6,11 +6,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from named_kernels import check  # noqa: E402
 from products import Product  # noqa: E402
 from served import skip_unless_served  # noqa: E402
-
-import cleave  # noqa: E402
-from cleave import _core  # noqa: E402
 
 STRAIGHT = tuple(f"sm90 {tile}" for tile in ("64x16", "64x32", "64x64", "64x96", "64x128"))
 TURNED = tuple(f"sm90 {tile} transposed" for tile in ("64x16", "64x48", "64x80", "64x112"))
@@ -21,17 +19,6 @@ BLOCK = 64  # or twice that
 @pytest.fixture(autouse=True)
 def hopper() -> None:
     skip_unless_served("sm90")
-
-
-def check(product: Product, kernel: str) -> None:
-    given = {"bias": product.bias_values, "c": product.c_values, "out": product.out}
-    given |= {"scale_a": product.scale_a, "scale_b": product.scale_b} if product.scaling else {}
-    ask = cleave.plan_scaled_gemm if product.scaling else cleave.plan_gemm
-    planned = ask(product.a, product.b, activation=product.activation, **given, **product.options)
-    plan = _core.plan_as(planned, kernel)
-    assert plan.kernel_name == kernel
-    plan.run(product.a, product.b, alpha=product.alpha, beta=product.beta, **given)
-    product.check()
 
 
 @pytest.mark.parametrize("kernel", STRAIGHT + TURNED)

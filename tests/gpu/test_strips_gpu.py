@@ -7,11 +7,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from named_kernels import check, run  # noqa: E402
 from products import Product  # noqa: E402
 from served import skip_unless_served  # noqa: E402
-
-import cleave  # noqa: E402
-from cleave import _core  # noqa: E402
 
 # By rows of the tile: columns whose last strip of 64 is cut.
 CUT = {64: (80, 96, 112, 144, 160, 176, 208, 224), 128: (80, 96, 112, 144, 160, 176, 208, 224, 240),
@@ -36,19 +34,6 @@ def product_of(tile: tuple[int, int], transposed: bool, layout: str, tiles: floa
     """So many tiles along the kernel's columns, to the next multiple of 8; two and a part along its rows."""
     rows, columns = 2 * tile[0] + 24, max(int(tiles * tile[1]) // 8 * 8, 8)
     return Product(*((columns, rows) if transposed else (rows, columns)), k, layout=layout, **more)
-
-
-def run(product: Product, kernel: str) -> None:
-    given = {"bias": product.bias_values, "c": product.c_values, "out": product.out}
-    planned = cleave.plan_gemm(product.a, product.b, activation=product.activation, **given)
-    plan = _core.plan_as(planned, kernel)
-    assert plan.kernel_name == kernel
-    plan.run(product.a, product.b, alpha=product.alpha, beta=product.beta, **given)
-
-
-def check(product: Product, kernel: str) -> None:
-    run(product, kernel)
-    product.check()
 
 
 @pytest.mark.parametrize("tile", TILES, ids=str)

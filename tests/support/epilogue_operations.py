@@ -5,7 +5,7 @@ What each takes as inputs is drawn in the shapes that its users may write, next 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -32,6 +32,7 @@ class Operation:
     sums: Bounded
     placed: Callable[[Array], Array] = lambda x: x.astype(np.float64)
     exists: Array | bool = True
+    ranges: Sequence[tuple[int, int]] = ()
     refused_on_gpu: tuple[str, ...] = ()
 
 
@@ -167,6 +168,7 @@ def grouped(draw: Draw, dimension: str) -> Operation:
         lambda **options: draw.multiply(cleave.grouped_gemm, *operands, **draw.bounds(cut), **options),
         Bounded(sums, error),
         exists=exists,
+        ranges=cut.ranges,
     )
 
 

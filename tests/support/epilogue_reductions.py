@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -10,8 +11,6 @@ import numpy as np
 import cleave
 
 OVER = ("columns", "rows", "all")
-# What operations do not reduce over: where groups end, only the device knows.
-CUT = {"grouped_rows": ("rows", "all"), "masked": ("rows", "all"), "grouped_columns": ("columns", "all")}
 REDUCTIONS = ("sum", "sum_of_squares", "absmax")
 
 
@@ -28,8 +27,18 @@ def drawn_reductions(chosen: tuple[tuple[str, str], ...]) -> cleave.Epilogue:
     return reducing
 
 
-def reduced(d: np.ndarray, reduction: str, over: str, operation: str) -> np.ndarray:
-    """`operation`: of epilogue_operations, which says what D's rows and columns are. What belongs to no group is 0."""
+# What each group has values of its own for.
+OVER_GROUPS = {"grouped_rows": ("rows", "all"), "grouped_columns": ("columns", "all")}
+
+
+def reduced(
+    d: np.ndarray, reduction: str, over: str, operation: str, ranges: Sequence[tuple[int, int]] = ()
+) -> np.ndarray:
+    """`operation`: of epilogue_operations, which says what D's rows and columns are. What belongs to no group is 0.
+    ranges: the rows (columns) of each group."""
+    if over in OVER_GROUPS.get(operation, ()):
+        cut = [d[slice(*r)] if operation == "grouped_rows" else d[:, slice(*r)] for r in ranges]
+        return np.stack([reduced(part, reduction, over, "") for part in cut])
     x: Any = d.astype(np.float64)
     convolution = operation in ("forward_convolutions", "data_gradients", "filter_gradients")
     everything = tuple(range(x.ndim))

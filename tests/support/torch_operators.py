@@ -219,6 +219,17 @@ def calls(device: str) -> dict[str, list[Call]]:
         images, filters = (nhwc(*shape).mul(9).to(dtype) for shape in (x, w))
         add(ops.scaled_conv.default, images, filters, one, each, draw(16), *geometry, torch.float16, is_fp8(dtype))
         add(ops.scaled_conv.default, images, filters, None, None, None, *geometry)
+        add(
+            ops.scaled_conv.epilogue,
+            images,
+            filters,
+            one,
+            each,
+            by_channel,
+            [draw(16)],
+            **named,
+            out_dtype=torch.float32,
+        )
         add(ops.scaled_conv.full, images, filters, one, one, None, *geometry, out_dtype=dtype, scale_d=one, **split)
         add(ops.scaled_conv.out, images, filters, one, each, None, *geometry, activation="silu", c=nhwc(*y), beta=0.5,
             out=nhwc(*y), amax=empty(1))  # fmt: skip

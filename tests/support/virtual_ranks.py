@@ -18,10 +18,12 @@ from typing import Any
 
 import torch
 
+import cleave
 from cleave import _core
 
 COLUMNS, ROUNDS_AT_ONCE = 1024, 64
-KINDS = ("pushed", "read", "gathered")
+KINDS = ("pushed", "read", "gathered", "inside")  # the last: some ranks' products add up themselves, others' do not
+INSIDE, DEPTH = 256, 128  # columns and K of these: few CTAs, of which an SM has room for one
 
 
 def groups_of(size: int, place: int) -> list[Any]:
@@ -68,6 +70,24 @@ class Ranks:
         self.staging = [
             [g.staging(r).view(torch.float32).view(2, rows, COLUMNS) for r in range(size)] for g in self.groups
         ]
+        self.rows_inside = min(rows, 64)
+        self.places = [_core.Places(group) for group in self.groups]
+        inside = 0, self.rows_inside, self.rows_inside
+        dtypes = torch.float32, torch.float32, "none"
+        self.form = _core.SumForm(self.rows_inside, INSIDE, *inside, True, True, False, False, *dtypes, "inside")
+        self.a = torch.randn(
+            size, ROUNDS_AT_ONCE, self.rows_inside, DEPTH, device="cuda", generator=generator
+        ).bfloat16()
+        self.b = torch.randn(size, INSIDE, DEPTH, device="cuda", generator=generator).bfloat16().transpose(1, 2)
+        planned = cleave.plan_gemm(self.a[0, 0], self.b[0], out_dtype=torch.float32)
+        assert planned.split_k_slices == 1, planned  # or no product adds up itself
+        self.products = torch.stack(
+            [
+                torch.stack([cleave.gemm(x, b, out_dtype=torch.float32) for x in a])
+                for a, b in zip(self.a, self.b, strict=True)
+            ]
+        )
+        self.made: dict[int, list[torch.Tensor]] = {}  # by the place of a round
         self._load()
 
     def _load(self) -> None:
@@ -80,9 +100,29 @@ class Ranks:
         for pushed in (False, True):
             parts = [self.parts[r, 0] for r in range(self.size)]
             _core.fold(parts, self.sums[0, 0], None, None, None, None, None, "none", self.rows, None, "", pushed, None)
+        products = [self.products[r, 0] for r in range(self.size)]
+        out = torch.empty_like(products[0])
+        strips = None, None, None, None, None, "none", self.rows_inside
+        for stream in self.streams:
+            with torch.cuda.stream(stream):
+                room = [torch.empty(1 << 18, dtype=torch.uint8, device="cuda") for _ in range(ROUNDS_AT_ONCE)]
+                del room
+        torch.cuda.synchronize()
+        for rank in range(self.size):  # these meet; the first compiles
+            with torch.cuda.stream(self.streams[rank]):
+                _core.fold(products, out, *strips, self.groups[rank], "inside", True, None, True)
+        torch.cuda.synchronize()
+        for rank in range(self.size):
+            with torch.cuda.stream(self.streams[rank]):
+                self._inside(rank, 0)
+        torch.cuda.synchronize()
         self.staging[0][0][0].copy_(self.parts[0, 0])
         torch.cuda._sleep(10)
         torch.cuda.synchronize()
+
+    def _inside(self, rank: int, at: int) -> torch.Tensor:
+        a, b = self.a[rank, at], self.b[rank]
+        return _core.sum_over_ranks(self.places[rank], self.form, a, b, None, None, None, None, None, None, False)
 
     def round(self, number: int, at: int) -> str:
         kind, place = self.draw.choice(KINDS), number % 2
@@ -91,6 +131,15 @@ class Ranks:
                 staging, group = self.staging[rank], self.groups[rank]
                 if self.draw.random() < 0.1:
                     torch.cuda._sleep(self.draw.randrange(20_000))
+                if kind == "inside":
+                    if self.draw.random() < 0.5:
+                        self.made.setdefault(at, []).append(self._inside(rank, at))
+                        continue
+                    parts = [self.products[r, at] for r in range(self.size)]
+                    self.made.setdefault(at, []).append(torch.empty_like(parts[0]))
+                    options = None, None, None, None, None, "none", self.rows_inside, group, kind, True, None, True
+                    _core.fold(parts, self.made[at][-1], *options)
+                    continue
                 staging[rank][place].copy_(self.parts[rank, at])
                 if kind == "gathered":
                     own, out = staging[rank][place], self.all[rank, at]
@@ -112,7 +161,13 @@ class Ranks:
             torch.cuda.synchronize()
             for group in self.groups:
                 assert not group.problem(), group.problem()
+            for at, made in self.made.items():
+                for x in made:
+                    assert torch.equal(x, in_rank_order(self.products[:, at])), (self.size, first + at, "inside")
+            self.made.clear()
             for at, kind in enumerate(kinds):
+                if kind == "inside":
+                    continue
                 expected = self.parts[:, at] if kind == "gathered" else in_rank_order(self.parts[:, at])
                 made = self.all[:, at] if kind == "gathered" else self.sums[:, at]
                 for rank in range(self.size):

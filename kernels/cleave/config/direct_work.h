@@ -1,6 +1,7 @@
 // How the direct kernels' threads share a CTA's work.
 #pragma once
 
+#include "cleave/config/direct_spread_wgrad.h"
 #include "cleave/config/gemm_config.h"
 
 namespace cleave {
@@ -25,6 +26,7 @@ CLEAVE_HD constexpr uint32_t direct_sums(const GemmConfig& c) {
 }
 CLEAVE_HD constexpr uint32_t direct_made(const GemmConfig& c) {
   const uint32_t taps = c.direct.height.taps * c.direct.width.taps;
+  if (c.direct.method == DirectMethod::spread) return tap_made(c);
   if (c.direct.method == DirectMethod::windows) return c.tile.n * taps * c.direct.vector;
   if (c.direct.method == DirectMethod::shift) return c.tile.n * taps * c.tile.k;
   return c.tile.n / c.direct.vector * c.direct.height.taps * direct_sums(c);

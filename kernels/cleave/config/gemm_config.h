@@ -101,6 +101,7 @@ struct ConvConfig {
   bool patches = false;         // those are the filters' columns as they lie, and one tap (fused_classes.h)
   bool gather = false;          // sm90: threads copy what TMA cannot gather (gather.h)
   bool batches_taps = false;    // wgrad by im2col: the batch are taps; else columns run over them
+  bool half_lines = false;      // im2col: pixels come in lines of 64 bytes, each of a tap of its own (loads.h)
   bool fast_load = true;        // Division
   bool fast_store = true;
 
@@ -121,6 +122,7 @@ struct DirectConfig {
   uint32_t strips = 1;
   uint32_t pixels = 0;  // that shared memory has room for: shift, in a stage; pixels: all (direct_pixels.h), or none
   DirectAxis height, width;
+  DirectAxis depth;  // spread, wgrad
 
   CLEAVE_HD friend constexpr bool operator==(const DirectConfig&, const DirectConfig&) = default;
 };
@@ -145,6 +147,16 @@ struct StoreConfig {
   CLEAVE_HD friend constexpr bool operator==(const StoreConfig&, const StoreConfig&) = default;
 };
 
+/// sm90, transposed: what each of several ranks has of a sum that all of them make is added up before the epilogue
+/// (peers/strip.h).
+struct AcrossConfig {
+  uint32_t ranks = 1;
+  DType partial = DType::bf16;  // what each rank's sums are rounded to: f16, bf16, f32
+  uint32_t vectors = 0;         // strip_vectors
+
+  CLEAVE_HD friend constexpr bool operator==(const AcrossConfig&, const AcrossConfig&) = default;
+};
+
 struct GemmConfig {
   KernelFamily family = KernelFamily::sm90;
   OperandConfig operands;
@@ -158,6 +170,7 @@ struct GemmConfig {
   ScaleConfig scales;
   EpilogueConfig epilogue;
   StoreConfig store;
+  AcrossConfig across;
 
   CLEAVE_HD friend constexpr bool operator==(const GemmConfig&, const GemmConfig&) = default;
 };

@@ -9,6 +9,7 @@
 #include "cleave/config/weight_lines.h"
 #include "cleave/conv/fused_classes.h"
 #include "cleave/memory/tensor_map.h"
+#include "cleave/peers/meeting_params.h"
 #include "cleave/schedule/schedule.h"
 
 namespace cleave {
@@ -51,6 +52,11 @@ struct GemmParams {
   uint32_t* counters = nullptr;
 };
 
+/// For a sum over ranks.
+struct RanksParams : GemmParams {
+  MeetingParams meeting;
+};
+
 /// For a convolution pixel by pixel.
 struct DirectParams : GemmParams {
   DirectShape shape;
@@ -67,8 +73,8 @@ template <uint32_t Classes, bool WithMaps>
 struct ConvParams : GemmParams {
   uint32_t extent[kConvAxes] = {};  // of the gathered tensor's images
   uint32_t channels = 0;            // of a group, in the gathered tensor
-  FastDivmod per_tap;               // fprop, dgrad: k blocks of a tap, or elements (flattens_taps);
-                                    // wgrad: columns of a tap
+  FastDivmod per_tap;               // fprop, dgrad: k blocks of a tap, or its lines (half_lines), or elements
+                                    // (flattens_taps); wgrad: columns of a tap
   uint32_t tap_stride = 0;          // elements, in a filter
   FusedClasses columns;             // fused classes
   uint32_t class_count = 0;
@@ -78,8 +84,8 @@ struct ConvParams : GemmParams {
 };
 
 template <GemmConfig C>
-using Params =
-    Either<C.family == KernelFamily::direct, DirectParams,
-           Either<C.conv.kind == Conv::none, GemmParams, ConvParams<C.conv.class_capacity, has_tma(C.family)>>>;
+using Params = Either<C.family == KernelFamily::direct, DirectParams,
+                      Either<C.conv.kind == Conv::none, Either<C.across.ranks == 1, GemmParams, RanksParams>,
+                             ConvParams<C.conv.class_capacity, has_tma(C.family)>>>;
 
 }  // namespace cleave

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cleave/config/gemm_config.h"
+#include "cleave/memory/descriptor.h"
 
 namespace cleave {
 
@@ -64,6 +65,17 @@ CLEAVE_HD constexpr bool flattens_taps(const GemmConfig& c) {
   return !has_tma(c.family) || (c.conv.gather && !c.conv.fuses_classes);
 }
 
+/// Elements of what TMA brings of a pixel at once: a swizzle atom of channels, or half of one. With halves no more of
+/// a pixel of 96 channels than it has comes, and K (wgrad: N) runs over the taps' halves without a gap.
+CLEAVE_HD constexpr uint32_t pixel_line(const GemmConfig& c) {
+  return atom_elements(c.operands.a) / (c.conv.half_lines ? 2 : 1);
+}
+
+/// K of a stage that one box of an operand has: where a k block has lines of several taps, a line's.
+CLEAVE_HD constexpr uint32_t box_depth(const GemmConfig& c) {
+  return c.conv.half_lines && gathers_a(c) ? pixel_line(c) : c.tile.k;
+}
+
 /// Columns of B that a stage has room for. TMA brings a B that is contiguous along N in strips of a swizzle atom, or of
 /// half of one where the tile ends with half a strip: the last one whole, though the tile may have only the first of
 /// its columns.
@@ -71,6 +83,16 @@ CLEAVE_HD constexpr uint32_t stage_columns(const GemmConfig& c) {
   const bool in_strips = has_tma(c.family) && c.operands.b_major == Major::mn && !c.operands.copied_b;
   const uint32_t atom = atom_elements(c.operands.a), strip = c.tile.n % atom == atom / 2 ? atom / 2 : atom;
   return in_strips ? round_up(c.tile.n, strip) : c.tile.n;
+}
+
+/// Bytes of a row in a stage of A (B): of k's or, of an operand that is contiguous along M (N), of a strip.
+CLEAVE_HD constexpr uint32_t line_bytes_of_a(const GemmConfig& c) {
+  const bool halves = c.conv.half_lines && gathers_a(c);
+  return halves ? 64 : line_bytes(c.operands.a_major, c.tile.m, c.operands.a);
+}
+CLEAVE_HD constexpr uint32_t line_bytes_of_b(const GemmConfig& c) {
+  const bool halves = c.conv.half_lines && (gathers_b(c) || c.operands.b_major == Major::k);
+  return halves ? 64 : line_bytes(c.operands.b_major, stage_columns(c), c.operands.b);
 }
 
 /// Whether TMA needs a map of A and one of B for each group.

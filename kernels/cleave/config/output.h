@@ -77,6 +77,13 @@ CLEAVE_HD constexpr bool multiplies_halves(const GemmConfig& c) {
          (c.epilogue.has_scale_out || c.epilogue.scaling == Scaling::block);
 }
 
+/// The columns of an instruction for tiles of which their group fills no more: half of a tile's where columns are
+/// grouped and a tile is wide, else all.
+CLEAVE_HD constexpr uint32_t fewer_columns(const GemmConfig& c) {
+  const bool halves = c.schedule.grouping == Grouping::n && c.tile.n >= 96;
+  return halves ? round_up(c.tile.n / 2, 16u) : c.tile.n / (multiplies_halves(c) ? 2 : 1);
+}
+
 /// Whether a tile's rows may end before those of D: at a group's end, or a line's.
 CLEAVE_HD constexpr bool ends_rows_early(const GemmConfig& c) {
   return c.schedule.grouping == Grouping::m || c.schedule.grouping == Grouping::classes ||

@@ -5,6 +5,7 @@
 
 #include "cleave/config/gemm_config.h"
 #include "cleave/config/output.h"
+#include "cleave/core/reduction.h"
 
 namespace cleave {
 
@@ -28,6 +29,16 @@ CLEAVE_HD constexpr uint32_t reduced_row_units(const GemmConfig& c, uint32_t til
 }
 CLEAVE_HD constexpr uint32_t reduced_column_units(const GemmConfig& c, uint32_t tiles) {
   return tiles * c.cluster.multicast_n * (output_columns(c) / reduced_columns(c));
+}
+
+/// Whether an output is reduced over groups.
+CLEAVE_HD constexpr bool reduces_groups(const GemmConfig& c) {
+  bool found = false;
+  for (uint32_t i = 0; i < c.epilogue.function.outputs; ++i) {
+    const FunctionOperandConfig output = c.epilogue.function.output(i);
+    found |= output.reduction != Reduction::none && is_over_groups(c.schedule.grouping, output.shape);
+  }
+  return found;
 }
 
 }  // namespace cleave

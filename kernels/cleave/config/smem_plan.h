@@ -6,6 +6,7 @@
 #include "cleave/config/direct_rows.h"
 #include "cleave/config/direct_shift.h"
 #include "cleave/config/direct_spread.h"
+#include "cleave/config/direct_spread_wgrad.h"
 #include "cleave/config/direct_windows.h"
 #include "cleave/config/direct_work.h"
 #include "cleave/config/loads.h"
@@ -63,11 +64,12 @@ CLEAVE_HD constexpr SmemPlan smem_plan(const GemmConfig& c) {
   const bool specialised = has_tma(c.family);
   SmemPlan plan;
   if (c.family == KernelFamily::direct) {
+    const bool back = c.conv.kind == Conv::wgrad;
     plan.bytes = c.direct.method == DirectMethod::windows  ? window_bytes(c)
-                 : c.direct.method == DirectMethod::spread ? spread_bytes(c)
+                 : c.direct.method == DirectMethod::spread ? (back ? tap_bytes(c) : spread_bytes(c))
                  : c.direct.method == DirectMethod::shift  ? shift_bytes(c)
                  : c.direct.method == DirectMethod::rows   ? rows_bytes(c)
-                 : c.conv.kind == Conv::wgrad              ? direct_places(c) * direct_made(c) * uint32_t(sizeof(float))
+                 : back                                    ? direct_places(c) * direct_made(c) * uint32_t(sizeof(float))
                                                            : pixels_bytes(c);
     return plan;
   }

@@ -48,7 +48,7 @@ CLEAVE_HD constexpr uint32_t resident_ctas(const GemmConfig& c) {
   if (c.direct.method == DirectMethod::spread) return 2;
   if (c.direct.method == DirectMethod::rows) {
     const uint32_t held = c.tile.m / 128 * (ceil_div(c.tile.k, 32u) * 8 + c.direct.vector * 4);  // pixels, and sums
-    return held <= 40 ? 3 : 2;
+    return held <= 40 ? 3 : held <= 64 ? 2 : 1;
   }
   if (c.conv.kind == Conv::wgrad && c.direct.method == DirectMethod::shift) return 2;
   if (c.direct.method == DirectMethod::pixels || c.conv.kind == Conv::wgrad) return c.direct.pixels > 0 ? 2 : 1;

@@ -77,8 +77,12 @@ struct DirectShape {
   uint32_t lines = 0;
   uint32_t tiles = 0;      // windows, whose CTAs go from tile to tile: the numbers that `locate` takes
   uint32_t cells[2] = {};  // spread, shift: of a tile (config/direct_*.h), down and along a line
-  uint32_t images = 0;     // shift: of all tiles, and
-  uint32_t together = 1;   // of one, whose lines are whole images' if there are several
+  // spread, wgrad: what there is of images with depth, whose gathered planes are tiles' images.
+  uint32_t made_depth = 1;
+  int32_t pad_depth = 0;
+  FastDivmod depths;
+  uint32_t images = 0;    // shift: of all tiles, and
+  uint32_t together = 1;  // of one, whose lines are whole images' if there are several
 };
 
 /// The number of a pixel in a tensor of images of `size`. `column` may lie outside of its line.

@@ -6,6 +6,8 @@
 //   wgrad          a k block is tile_k pixels. A: dy, a matrix. B: those pixels, strip by strip of the
 //                  columns, which are channels of the taps (or, where a tap is no whole number of
 //                  strips, of one tap: the batch's entry), each moved to its tap
+//   half lines     a k block (wgrad: the columns) are lines of half a swizzle atom, each at its own tap, so that taps
+//                  follow each other without a gap where their channels are so many lines
 //
 // Gathered tiles lie in shared memory just as those of matrices do, so consumers see no difference.
 #pragma once
@@ -33,7 +35,6 @@ class Im2colLoader {
       const uint32_t row = m0 + (C.cluster.multicast_n == 1 ? 0 : sharing_.share_rank * kRows);
       go_to(k_blocks_ == 0 ? 0 : row);
     } else {
-      constexpr uint32_t kStrips = C.tile.n / C.cluster.multicast_m / kAtom;
       first_strip_ = C.cluster.multicast_m == 1 ? 0 : sharing_.share_rank * kStrips;
       CLEAVE_UNROLL
       for (uint32_t i = 0; i < kStrips; ++i) strips_[i] = find_strip(work, first_strip_ + i);
@@ -41,7 +42,10 @@ class Im2colLoader {
   }
 
   CLEAVE_DEVICE void load(const WorkTile& work, uint32_t block, uint32_t a, uint32_t b, uint32_t barrier) {
-    if constexpr (gathers_a(C)) {
+    if constexpr (gathers_a(C) && C.conv.half_lines) {
+      CLEAVE_UNROLL
+      for (uint32_t i = 0; i < kLines; ++i) load_line(work, block * kLines + i, i, a, b, barrier);
+    } else if constexpr (gathers_a(C)) {
       const uint32_t channel = gather_a(work, block, a, barrier);
       const bool exists = block < k_blocks_;
       // Groups are rows of the filters' matrix further on: of N in fprop, of K in dgrad.
@@ -56,8 +60,8 @@ class Im2colLoader {
                                                                            work.batch * p_.batched_a, sharing_);
       go_to(k0);
       CLEAVE_UNROLL
-      for (uint32_t i = 0; i < C.tile.n / C.cluster.multicast_m / kAtom; ++i)
-        load_box<C.cluster.multicast_m>(b + (first_strip_ + i) * C.tile.k * 128, barrier, strips_[i]);
+      for (uint32_t i = 0; i < kStrips; ++i)
+        load_box<C.cluster.multicast_m>(b + (first_strip_ + i) * C.tile.k * kLineBytes, barrier, strips_[i]);
     }
   }
 
@@ -71,17 +75,19 @@ class Im2colLoader {
     const uint32_t row = C.cluster.multicast_n == 1 ? 0 : sharing_.share_rank * kRows;
     Strip strip(*class_, tap_, work.batch * p_.channels + channel);
     CLEAVE_UNROLL
-    for (uint32_t part = 0; part < C.tile.k / kAtom; ++part) {
-      load_box<C.cluster.multicast_n>(a + (part * C.tile.m + row) * 128, barrier, strip);
+    for (uint32_t part = 0; part < kLines; ++part) {
+      load_box<C.cluster.multicast_n>(a + (part * C.tile.m + row) * kLineBytes, barrier, strip);
       strip.channel += kAtom;
     }
     return channel;
   }
 
  private:
-  static constexpr uint32_t kAtom = atom_elements(C.operands.a);
+  static constexpr uint32_t kAtom = pixel_line(C), kLineBytes = kAtom * size_of(C.operands.a);
+  static constexpr uint32_t kLines = C.tile.k / kAtom;
+  static constexpr uint32_t kStrips = gathers_b(C) ? C.tile.n / C.cluster.multicast_m / kAtom : 1;  // wgrad
 
-  /// One swizzle atom of channels, of one tap.
+  /// One line of channels, of one tap.
   struct Strip {
     uint32_t channel = 0;
     uint16_t offset[kConvAxes] = {};  // the way to the tap
@@ -92,6 +98,25 @@ class Im2colLoader {
       for (uint32_t i = 0; i < kConvAxes; ++i) offset[i] = uint16_t(c.axis(i).way(tap.at[i]));
     }
   };
+
+  /// Line `line` of K, the `place`th of a k block, of A and B.
+  CLEAVE_DEVICE void load_line(const WorkTile& work, uint32_t line, uint32_t place, uint32_t a, uint32_t b,
+                               uint32_t barrier) {
+    const Quotient tap = divide<C.conv.fast_load>(p_.per_tap, line);
+    const bool exists = k_blocks_ != 0 && tap.whole < class_->taps.size;
+    const PixelCoord at = class_->taps.locate<C.conv.axes, C.conv.fast_load>(exists ? tap.whole : 0);
+    const uint32_t channel = tap.rest * kAtom, image = image_;
+    if (!exists) image_ = kNowhere;
+    constexpr uint32_t kRows = C.tile.m / C.cluster.multicast_n;
+    const uint32_t row = C.cluster.multicast_n == 1 ? 0 : sharing_.share_rank * kRows;
+    load_box<C.cluster.multicast_n>(a + (place * C.tile.m + row) * kLineBytes, barrier, Strip(*class_, at, channel));
+    image_ = image;
+    constexpr uint32_t kRowsOfB = C.operands.b_major == Major::k ? C.tile.n : kAtom;
+    constexpr uint32_t kPlace = kRowsOfB * line_bytes_of_b(C);
+    load_operand<C, C.operands.b_major, stage_columns(C), C.cluster.multicast_m, 1, kAtom>(
+        &p_.map_b, b + place * kPlace, barrier, n0_, channel, work, exists ? class_->filter_tap(at) : kNowhere,
+        sharing_);
+  }
 
   /// Strip `i` of wgrad's columns.
   CLEAVE_DEVICE Strip find_strip(const WorkTile& work, uint32_t i) const {
@@ -141,7 +166,7 @@ class Im2colLoader {
   const ConvClass* class_ = nullptr;
   const TensorMap* map_ = nullptr;
   PixelCoord tap_;
-  Strip strips_[gathers_b(C) ? C.tile.n / C.cluster.multicast_m / kAtom : 1];  // wgrad
+  Strip strips_[kStrips];
   uint32_t first_strip_ = 0;
   int32_t first_[kConvAxes] = {};  // the box's first pixel, at tap 0
   uint32_t image_ = 0;

@@ -54,24 +54,24 @@ CLEAVE_HD Quantizer quantizer_with(float scale, int32_t zero) {
   return {scale, magnitude < kSmallestScale ? 0.0f : 1.0f / scale, zero};
 }
 
-/// With the scale that just fits a group: its farthest value becomes q's largest, or, where not
-/// symmetric, its range (which always includes 0) becomes the 256 values of an int8.
-CLEAVE_HD Quantizer quantizer_for(DType q, bool symmetric, const Reach& reach) {
+/// A scale rounded up to a power of two, all that UE8M0 holds.
+CLEAVE_HD float rounded_up_to_ue8m0(float scale) {
+  constexpr uint32_t kMantissa = 0x7fffffu;
+  const uint32_t bits = float_bits(scale);
+  return !(scale < bits_float(0x7f800000u)) || (bits & kMantissa) == 0 ? scale : bits_float((bits | kMantissa) + 1);
+}
+
+/// With the scale that just fits a group: its farthest value becomes q's largest, or, where not symmetric, its range
+/// (which always includes 0) becomes the 256 values of an int8. `ue8m0`: with the next power of two, so that no value
+/// saturates; for symmetric ones.
+CLEAVE_HD Quantizer quantizer_for(DType q, bool symmetric, bool ue8m0, const Reach& reach) {
   const float above = bits_float(uint32_t(reach.above));
   const float below = bits_float(uint32_t(reach.below));
   float scale = symmetric ? above / info_of(q).largest : above / kSteps + below / kSteps;
   if (scale < kSmallestScale) return {};
-  Quantizer quantizer = quantizer_with(scale, 0);
+  Quantizer quantizer = quantizer_with(ue8m0 ? rounded_up_to_ue8m0(scale) : scale, 0);
   if (!symmetric) quantizer.zero = float_to_i8(multiply_add(below, quantizer.inverse, kLeast));
   return quantizer;
-}
-
-/// The same with the scale rounded up to a power of two, all that UE8M0 holds. No value of the group saturates.
-CLEAVE_HD Quantizer with_ue8m0_scale(const Quantizer& quantizer) {
-  constexpr uint32_t kMantissa = 0x7fffffu;
-  const uint32_t bits = float_bits(quantizer.scale);
-  if (!(quantizer.scale < bits_float(0x7f800000u)) || (bits & kMantissa) == 0) return quantizer;
-  return quantizer_with(bits_float((bits | kMantissa) + 1), quantizer.zero);
 }
 
 /// What is stored for x, before it is rounded and saturated as its type is (store_element).

@@ -17,4 +17,11 @@ CLEAVE_HD float joined(Reduction reduction, float x, float y) {
   return reduction == Reduction::absmax ? bits_float(max_of(float_bits(x), float_bits(y))) : x + y;
 }
 
+/// Whether what D is reduced to, of such a shape, is over the rows (columns) that are cut into groups: each group has a
+/// value of its own then.
+CLEAVE_HD constexpr bool is_over_groups(Grouping grouping, InputShape shape) {
+  if (shape == InputShape::scalar) return grouping == Grouping::m || grouping == Grouping::n;
+  return shape == InputShape::row ? grouping == Grouping::m : shape == InputShape::column && grouping == Grouping::n;
+}
+
 }  // namespace cleave

@@ -47,32 +47,32 @@ struct UnitParts {
 };
 
 /// The partial results of the unit that `block` ends, of output I. `rows_of_d`: of the block's two rows. Units outside
-/// D have theirs, too, so that those of classes, whose rows are counted tile by tile, follow each other.
+/// D have theirs, too, so that those of classes and groups, whose rows are counted tile by tile, follow each other.
 template <GemmConfig C, uint32_t I>
 CLEAVE_DEVICE void store_unit(const GemmParams& p, const Tile<C>& tile, uint32_t block, const uint32_t (&rows_of_d)[2],
                               const UnitParts& parts) {
   constexpr InputShape kShape = C.epilogue.function.output(I).shape;
-  uint32_t row = tile.row(block);
-  const uint32_t col = tile.col(block), lane = threadIdx.x % 32;
+  const uint32_t row = tile.row(block), col = tile.col(block), lane = threadIdx.x % 32;
+  uint32_t row_in_units = row, col_in_units = col;
+  if constexpr (C.schedule.grouping == Grouping::classes) row_in_units += tile.conv_class->tiles_before * group_step(C);
+  if constexpr (C.schedule.grouping == Grouping::m) row_in_units += tile.to_units;
+  if constexpr (C.schedule.grouping == Grouping::n) col_in_units += tile.to_units;
+  const uint32_t row_unit = row_in_units / kReducedRows, col_unit = col_in_units / reduced_columns(C);
   const FunctionOperand& to = p.epilogue.outputs[I];
   float* const partials = static_cast<float*>(to.data) + tile.batch * to.batch_stride;
   if constexpr (kShape == InputShape::column) {
     if (lane % 4 != 0) return;
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < 2; ++i)
-      if (row + i * 8 < tile.m_end(p.size))
-        partials[col / reduced_columns(C) * to.stride + rows_of_d[i]] = parts.line[i];
-    return;
-  }
-  if constexpr (C.schedule.grouping == Grouping::classes) row += tile.conv_class->tiles_before * group_step(C);
-  const int64_t unit = row / kReducedRows * to.stride;
-  if constexpr (kShape == InputShape::row) {
+      if (row + i * 8 < tile.m_end(p.size)) partials[col_unit * to.stride + rows_of_d[i]] = parts.line[i];
+  } else if constexpr (kShape == InputShape::row) {
     if (lane >= 4) return;
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < 2; ++i)
-      if (col + i < tile.n_end(p.size)) partials[unit + col + i] = parts.line[i];
-  } else {
-    if (lane == 0) partials[unit + col / reduced_columns(C)] = parts.line[0];
+      if (col + i < tile.n_end(p.size)) partials[row_unit * to.stride + col + i] = parts.line[i];
+  } else if (lane == 0) {
+    constexpr bool kByColumns = C.schedule.grouping == Grouping::n;  // a group's units follow each other
+    partials[kByColumns ? col_unit * to.stride + row_unit : row_unit * to.stride + col_unit] = parts.line[0];
   }
 }
 

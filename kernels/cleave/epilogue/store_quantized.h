@@ -128,8 +128,7 @@ class GroupStore {
     const uint32_t row = tile.row(Groups::first_block(group_));
     CLEAVE_UNROLL
     for (uint32_t half = 0; half < 2; ++half) {
-      Quantizer quantizer = quantizer_for(C.epilogue.d, true, reach[half]);
-      if constexpr (C.epilogue.ue8m0) quantizer = with_ue8m0_scale(quantizer);
+      const Quantizer quantizer = quantizer_for(C.epilogue.d, true, C.epilogue.ue8m0, reach[half]);
       store_row<C>(p_, tile, row + half * 8, tile.n0 + group_ % Groups::kOfRow * Groups::kColumns, quantizer, values_,
                    half);
     }

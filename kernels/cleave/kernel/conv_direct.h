@@ -8,6 +8,7 @@
 #include "cleave/direct/shift.h"
 #include "cleave/direct/shift_wgrad.h"
 #include "cleave/direct/spread.h"
+#include "cleave/direct/spread_wgrad.h"
 #include "cleave/direct/windows.h"
 #include "cleave/direct/windows_wgrad.h"
 #include "cleave/ptx/sync.h"
@@ -21,6 +22,8 @@ CLEAVE_DEVICE void conv_direct(const Params<C>& p) {
   ptx::grid_dependency_wait();
   if constexpr (C.direct.method == DirectMethod::rows) {
     DirectRows<C>(p, ptx::shared_address(shared)).run();
+  } else if constexpr (C.direct.method == DirectMethod::spread && C.conv.kind == Conv::wgrad) {
+    DirectSpreadWgrad<C>(p, reinterpret_cast<float*>(shared)).run();
   } else if constexpr (C.direct.method == DirectMethod::spread) {
     DirectSpread<C>(p, shared).run();
   } else if constexpr (C.direct.method == DirectMethod::shift && C.conv.kind == Conv::wgrad) {

@@ -10,6 +10,7 @@
 #include "cleave/epilogue/store_direct.h"
 #include "cleave/epilogue/zero_rest.h"
 #include "cleave/mainloop/mma_mainloop.h"
+#include "cleave/ptx/cluster.h"
 #include "cleave/split_k/cluster.h"
 #include "cleave/split_k/reduce.h"
 #include "cleave/tile/cta_coord.h"

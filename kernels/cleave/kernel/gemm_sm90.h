@@ -14,6 +14,7 @@
 // Timeline   cooperative   all consumers share a tile; D's chunks drain under the next mainloop
 //            ping-pong     each consumer has its own tile; one multiplies while the other runs its epilogue
 //            parallel      the slices that are still there reduce their tile (split_k/parallel.h)
+//            over ranks    a tile is added up with those of other GPUs before its epilogue (split_k/across.h)
 //            in clusters   one work tile per CTA, added up through the cluster's shared memory (split_k/cluster.h)
 //            convolutions  the scheduler follows the classes in the parameters (conv/conv_classes.h)
 //            static        an operand that no launch writes: its first loads start before the launch ahead is done
@@ -36,6 +37,8 @@
 #include "cleave/mainloop/scale_loader.h"
 #include "cleave/mainloop/tma_loader.h"
 #include "cleave/mainloop/wgmma_mainloop.h"
+#include "cleave/ptx/cluster.h"
+#include "cleave/split_k/across.h"
 #include "cleave/split_k/cluster.h"
 #include "cleave/split_k/reduce.h"
 #include "cleave/tile/cta_coord.h"
@@ -257,6 +260,7 @@ CLEAVE_DEVICE void consume(const Params<C>& p, const CtaCoord<C>& cta, uint32_t 
   while (more) {
     const Tile<C> tile = cta.tile(p, fragment, work);
     TileBroadcast<C> broadcast(p, tile, broadcast_buffer + warpgroup * C.tile.n * column_broadcast_values(C));
+    const SumAcross<C> across(p, tile);
     if constexpr (C.warps.pingpong) ptx::named_barrier_sync(turn_barrier(warpgroup), 256);
     mainloop.run(work, tile, sums, [&] {
       if constexpr (C.warps.pingpong) ptx::named_barrier_arrive(turn_barrier(warpgroup ^ 1), 256);
@@ -269,6 +273,7 @@ CLEAVE_DEVICE void consume(const Params<C>& p, const CtaCoord<C>& cta, uint32_t 
       break;
     }
     if (reduce_split_k<C>(p, work, cta.linear_tile(work.tile), tile, scheduler.finished(), sums, thread, fixup)) {
+      across.run(p, sums);
       broadcast.share(warpgroup_barrier(warpgroup));
       if constexpr (stages_output(C)) {
         staged_store.store(p, tile, broadcast, sums);
@@ -345,10 +350,12 @@ CLEAVE_DEVICE void gemm_sm90(const Params<C>& p) {
     if constexpr (pairs_scales(C)) PairedReach<C>::init(smem);
     ptx::fence_mbarrier_init();
   }
-  __syncthreads();
-  if constexpr (cluster_size(C) > 1) ptx::cluster_meet();
-  if constexpr (!waits_late(C)) ptx::grid_dependency_wait();
+  constexpr bool kBounds = C.schedule.group_capacity > 0;  // groups', which come while the barriers are set up
+  if constexpr (kBounds) ptx::grid_dependency_wait();
   cta.find_table(p, shared);
+  if constexpr (!kBounds) __syncthreads();
+  if constexpr (cluster_size(C) > 1) ptx::cluster_meet();
+  if constexpr (!kBounds && !waits_late(C)) ptx::grid_dependency_wait();
 
   if (threadIdx.x / 128 == C.warps.consumers) {
     if constexpr (C.warps.consumers > 1) ptx::registers_decrease<producer_registers(C)>();

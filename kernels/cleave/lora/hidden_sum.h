@@ -6,6 +6,7 @@
 #include "cleave/core/element.h"
 #include "cleave/lora/lora_config.h"
 #include "cleave/ptx/barrier.h"
+#include "cleave/ptx/cluster.h"
 #include "cleave/ptx/store_async.h"
 
 namespace cleave {

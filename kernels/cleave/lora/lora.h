@@ -17,6 +17,7 @@
 #include "cleave/lora/lora_config.h"
 #include "cleave/lora/lora_params.h"
 #include "cleave/lora/row_tile.h"
+#include "cleave/ptx/cluster.h"
 #include "cleave/ptx/mma_sync.h"
 #include "cleave/ptx/sync.h"
 

@@ -62,12 +62,13 @@ class Promotion {
   }
 
   /// sums += part (times its scales) for wave `wave` of the warpgroup: a row block of the fragment and all its columns,
-  /// or half of them.
+  /// or half of them, or the first `Columns`.
+  template <uint32_t Columns = kColBlocks / kHalves * 8>
   CLEAVE_DEVICE void add(const Part<C>* part, float* sums, uint32_t wave, const Scales& scales) const {
     const uint32_t row = wave / kHalves, first = wave % kHalves * (kColBlocks / kHalves);
     [[maybe_unused]] float factors[4];  // of a block's elements
     CLEAVE_UNROLL
-    for (uint32_t col = 0; col < kColBlocks / kHalves; ++col) {
+    for (uint32_t col = 0; col < Columns / 8; ++col) {
       if constexpr (kScaled) {
         if (C.scales.rows_b == 1 || (first + col) * 8 % kStrip == 0) find_factors(scales, row, first + col, factors);
       }

@@ -24,13 +24,13 @@ struct Sharing {
 
 /// One operand. `row0`: first row (m or n) of the tile; if Pieces is 2, of its left half in the first of the map's two
 /// matrices, of its right half in the second; `k0`: first k, of the work tile's group if K is grouped; `batch`: 0 where
-/// all batch entries share the operand.
-template <GemmConfig C, Major M, uint32_t TileRows, uint32_t Sharers, uint32_t Pieces = 1>
+/// all batch entries share the operand. `Depth`: of K, where `stage` lies within a k block.
+template <GemmConfig C, Major M, uint32_t TileRows, uint32_t Sharers, uint32_t Pieces = 1, uint32_t Depth = C.tile.k>
 CLEAVE_DEVICE void load_operand(const TensorMap* map, uint32_t stage, uint32_t barrier, uint32_t row0, uint32_t k0,
                                 const WorkTile& work, uint32_t batch, Sharing sharing,
                                 ptx::CacheHint hint = ptx::CacheHint::normal) {
-  constexpr uint32_t kAtom = atom_elements(C.operands.a);
-  constexpr uint32_t kRows = box_rows(M, TileRows, C.tile.k, Sharers, Pieces);
+  constexpr uint32_t kAtom = min_of(atom_elements(C.operands.a), Depth);
+  constexpr uint32_t kRows = box_rows(M, TileRows, Depth, Sharers, Pieces);
   const uint32_t share = Sharers == 1 ? 0 : sharing.share_rank;
   const auto ctas = uint16_t(((1 << Sharers) - 1) << sharing.first_sharer);
   const auto load = [&](uint32_t offset, uint32_t x, uint32_t y, [[maybe_unused]] uint32_t piece) {
@@ -54,11 +54,11 @@ CLEAVE_DEVICE void load_operand(const TensorMap* map, uint32_t stage, uint32_t b
   if constexpr (M == Major::k) {
     if constexpr (C.schedule.grouping == Grouping::k && !C.schedule.apart) k0 += work.range.begin;
     CLEAVE_UNROLL
-    for (uint32_t part = 0; part < C.tile.k / kAtom; ++part) {
+    for (uint32_t part = 0; part < Depth / kAtom; ++part) {
       CLEAVE_UNROLL
       for (uint32_t piece = 0; piece < Pieces; ++piece) {
-        const uint32_t row = share * kRows;
-        load((part * TileRows + piece * (TileRows / Pieces) + row) * 128, k0 + part * kAtom, row0 + row, piece);
+        const uint32_t row = share * kRows, line = part * TileRows + piece * (TileRows / Pieces) + row;
+        load(line * kAtom * size_of(C.operands.a), k0 + part * kAtom, row0 + row, piece);
       }
     }
   } else {

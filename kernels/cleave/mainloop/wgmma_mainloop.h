@@ -7,6 +7,8 @@
 //   promoted   every k block is summed apart (promotion.h). Where registers allow two such parts,
 //              the next block multiplies while this one is added; else the other warpgroup's
 //              multiplications fill the gap. Wide gated tiles take turns with the halves of their columns.
+//
+// A tile that its group of columns fills at most by half is multiplied by instructions of half its width.
 #pragma once
 
 #include "cleave/config/clusters.h"
@@ -32,8 +34,7 @@ struct WgmmaMainloop {
   static constexpr uint32_t kSteps = C.tile.k * size_of(C.operands.a) / 32;
   static constexpr uint32_t kSharers = sharers(C);
   static constexpr uint32_t kWaveSums = C.tile.n / 2 / kHalves;
-  static constexpr uint32_t kLineA = line_bytes(C.operands.a_major, C.tile.m, C.operands.a);
-  static constexpr uint32_t kLineB = line_bytes(C.operands.b_major, stage_columns(C), C.operands.b);
+  static constexpr uint32_t kLineA = line_bytes_of_a(C), kLineB = line_bytes_of_b(C);
   static constexpr bool kTwoParts = promotes_two_parts(C);
   // Unrolled, the loop asks for the next k block while sums are still added. Where scales are read after the
   // multiplication, or wide parts are integers, there are no registers for that.
@@ -44,10 +45,14 @@ struct WgmmaMainloop {
   // its first instruction. And a warpgroup whose rows lie behind their group's end hands stages back as they come.
   static constexpr bool kEarly = C.epilogue.scaling == Scaling::block;
   static constexpr bool kSkips = kEarly && C.schedule.grouping == Grouping::m && !C.warps.pingpong;
+  static constexpr uint32_t kColumns = C.tile.n / kHalves;  // of an instruction
+  static constexpr uint32_t kFewer = fewer_columns(C);
   using Wave = Sum<C>[kWaveSums];
-  using WavePart = Part<C>[kWaveSums];
-  using Instruction = ptx::Wgmma<C.operands.a, C.operands.b, C.tile.n / kHalves, C.operands.a_major == Major::mn,
-                                 C.operands.b_major == Major::mn>;
+  template <uint32_t N>
+  using WavePart = Part<C>[N / 2];
+  template <uint32_t N>
+  using Instruction =
+      ptx::Wgmma<C.operands.a, C.operands.b, N, C.operands.a_major == Major::mn, C.operands.b_major == Major::mn>;
 
   /// Where a k block lies: the lower halves of its operands' descriptors, and the shared addresses of its scales.
   struct Place {
@@ -65,7 +70,7 @@ struct WgmmaMainloop {
   /// `row`: the tile's first of this warpgroup.
   CLEAVE_DEVICE WgmmaMainloop(const GemmParams&, uint32_t smem, uint32_t row, uint32_t sharer) : first_sharer(sharer) {
     constexpr SmemPlan kPlan = smem_plan(C);
-    stage_a = smem + kPlan.a + row_offset_bytes<C.operands.a_major>(row, C.tile.k, C.operands.a);
+    stage_a = smem + kPlan.a + row_offset_bytes<C.operands.a_major, kLineA>(row, C.tile.k, C.operands.a);
     stage_b = smem + kPlan.b;
     full = smem + kPlan.barriers;
     empty = full + C.tile.stages * 8;
@@ -87,23 +92,43 @@ struct WgmmaMainloop {
         CLEAVE_UNROLL
         for (Sum<C>& sum : sums) sum = 0;
       }
-      run_plain(work, waves, issued);
+      if (has_few_columns(tile)) {
+        run_plain<kFewer>(work, waves, issued);
+      } else {
+        run_plain<kColumns>(work, waves, issued);
+      }
     } else {
       promotion.start(tile);
       CLEAVE_UNROLL
       for (Sum<C>& sum : sums) sum = 0;
       if (kSkips && is_behind_end(tile)) {
         skip(work);
-      } else if constexpr (kTwoParts) {
-        run_two_parts(work, waves[0], issued);
+      } else if (has_few_columns(tile)) {
+        run_promoted<kFewer>(work, waves, issued);
       } else {
-        run_one_part(work, waves, issued);
+        run_promoted<kColumns>(work, waves, issued);
       }
     }
   }
 
  private:
-  template <class Issued>
+  /// After a vote the compiler knows that a warp agrees, so that what both ways leave behind stays in uniform
+  /// registers.
+  CLEAVE_DEVICE static bool has_few_columns(const Tile<C>& tile) {
+    if constexpr (kFewer == kColumns) return false;
+    return __all_sync(0xffffffffu, tile.n0 + kFewer >= tile.group_end);
+  }
+
+  template <uint32_t N, class Issued>
+  CLEAVE_DEVICE void run_promoted(const WorkTile& work, Wave (&waves)[kWaves], Issued issued) {
+    if constexpr (kTwoParts) {
+      run_two_parts<N>(work, waves[0], issued);
+    } else {
+      run_one_part<N>(work, waves, issued);
+    }
+  }
+
+  template <uint32_t N, class Issued>
   CLEAVE_DEVICE void run_plain(const WorkTile& work, Wave (&waves)[kWaves], Issued issued) {
     uint32_t previous = 0;
     for (uint32_t block = 0; block < work.k_count; ++block) {
@@ -113,7 +138,7 @@ struct WgmmaMainloop {
       for (uint32_t step = 0; step < kSteps; ++step) {
         CLEAVE_UNROLL
         for (uint32_t wave = 0; wave < kWaves; ++wave)
-          multiply(state.stage, step, wave, waves[wave], block != 0 || step != 0);
+          multiply<N>(state.stage, step, wave, waves[wave], block != 0 || step != 0);
       }
       ptx::wgmma_commit();
       if (block != 0) {
@@ -130,9 +155,9 @@ struct WgmmaMainloop {
     release(previous);
   }
 
-  template <class Issued>
+  template <uint32_t N, class Issued>
   CLEAVE_DEVICE void run_one_part(const WorkTile& work, Wave (&waves)[kWaves], Issued issued) {
-    WavePart part;
+    WavePart<N> part;
     Place place;
     if constexpr (kEarly) place = find_place();
 #pragma unroll kUnrollOnePart
@@ -144,7 +169,7 @@ struct WgmmaMainloop {
       CLEAVE_UNROLL
       for (uint32_t wave = 0; wave < kWaves; ++wave) {
         const bool last = wave + 1 == kWaves;
-        start_part(wave, part, place);
+        start_part<N>(wave, part, place);
         if (last && block + 1 == work.k_count) issued();
         if (last) {
           state.advance();
@@ -153,15 +178,14 @@ struct WgmmaMainloop {
         ptx::wgmma_wait<0>();
         pin(part);
         if (last && !Promotion<C>::kReadsStage) release(stage);
-        promotion.add(part, waves[wave], wave, scales);
+        promotion.template add<N>(part, waves[wave], wave, scales);
         pin(waves[wave]);
         if (last && Promotion<C>::kReadsStage) release(stage);
       }
     }
   }
 
-  /// Whether the warpgroup has no row. After a vote the compiler knows that a warp agrees, so that what both ways leave
-  /// behind stays in uniform registers.
+  /// Whether the warpgroup has no row.
   CLEAVE_DEVICE static bool is_behind_end(const Tile<C>& tile) {
     const uint32_t first = tile.fragment.row0 / Fragment<C>::kRows * Fragment<C>::kRows;
     return __all_sync(0xffffffffu, tile.m0 + first >= tile.group_end);
@@ -178,31 +202,31 @@ struct WgmmaMainloop {
 
   // Straight-line code from one multiplication to its wait: with a branch between them ptxas could
   // not tell which part is in flight, and would serialise them.
-  template <class Issued>
+  template <uint32_t N, class Issued>
   CLEAVE_DEVICE void run_two_parts(const WorkTile& work, Wave& sums, Issued issued) {
-    WavePart even, odd;
+    WavePart<N> even, odd;
     uint32_t begun = 1, oldest = state.stage;
     Place place = find_place();
-    begin(work, 0, even, place);
+    begin<N>(work, 0, even, place);
     for (; begun + 1 < work.k_count; begun += 2) {
-      begin(work, begun, odd, place);
+      begin<N>(work, begun, odd, place);
       ptx::wgmma_wait<1>();
-      finish(even, sums, oldest);
-      begin(work, begun + 1, even, place);
+      finish<N>(even, sums, oldest);
+      begin<N>(work, begun + 1, even, place);
       ptx::wgmma_wait<1>();
-      finish(odd, sums, oldest);
+      finish<N>(odd, sums, oldest);
     }
     if (begun < work.k_count) {
-      begin(work, begun, odd, place);
+      begin<N>(work, begun, odd, place);
       issued();
       ptx::wgmma_wait<1>();
-      finish(even, sums, oldest);
+      finish<N>(even, sums, oldest);
       ptx::wgmma_wait<0>();
-      finish(odd, sums, oldest);
+      finish<N>(odd, sums, oldest);
     } else {
       issued();
       ptx::wgmma_wait<0>();
-      finish(even, sums, oldest);
+      finish<N>(even, sums, oldest);
     }
   }
 
@@ -220,19 +244,21 @@ struct WgmmaMainloop {
     }
   }
 
-  CLEAVE_DEVICE void begin(const WorkTile& work, uint32_t block, WavePart& part, Place& place) {
+  template <uint32_t N>
+  CLEAVE_DEVICE void begin(const WorkTile& work, uint32_t block, WavePart<N>& part, Place& place) {
     wait_full(work, block);
-    start_part(0, part, place);
+    start_part<N>(0, part, place);
     state.advance();
     if constexpr (kEarly) place = find_place();
   }
 
   /// `stage`: the part's, and then the next one's.
-  CLEAVE_DEVICE void finish(WavePart& part, Wave& sums, uint32_t& stage) {
+  template <uint32_t N>
+  CLEAVE_DEVICE void finish(WavePart<N>& part, Wave& sums, uint32_t& stage) {
     pin(part);
     const auto scales = promotion.load(scales_of(stage));
     if constexpr (!Promotion<C>::kReadsStage) release(stage);
-    promotion.add(part, sums, 0, scales);
+    promotion.template add<N>(part, sums, 0, scales);
     pin(sums);  // added before the part is multiplied anew
     if constexpr (Promotion<C>::kReadsStage) release(stage);
     stage = stage + 1 == C.tile.stages ? 0 : stage + 1;
@@ -244,14 +270,15 @@ struct WgmmaMainloop {
   }
 
   /// One k block of one wave, from zero.
-  CLEAVE_DEVICE void start_part(uint32_t wave, WavePart& part, const Place& place) {
+  template <uint32_t N>
+  CLEAVE_DEVICE void start_part(uint32_t wave, WavePart<N>& part, const Place& place) {
     ptx::wgmma_fence();
     CLEAVE_UNROLL
     for (uint32_t step = 0; step < kSteps; ++step) {
       if constexpr (kEarly) {
-        multiply_at(place, step, wave, part, step != 0);
+        multiply_at<N>(place, step, wave, part, step != 0);
       } else {
-        multiply(state.stage, step, wave, part, step != 0);
+        multiply<N>(state.stage, step, wave, part, step != 0);
       }
     }
     ptx::wgmma_commit();
@@ -267,34 +294,38 @@ struct WgmmaMainloop {
     return place;
   }
 
-  CLEAVE_DEVICE void multiply_at(const Place& place, uint32_t step, uint32_t wave, WavePart& sums, bool accumulate) {
+  template <uint32_t N>
+  CLEAVE_DEVICE void multiply_at(const Place& place, uint32_t step, uint32_t wave, WavePart<N>& sums, bool accumulate) {
     constexpr uint64_t kUpperA = make_descriptor<C.operands.a_major, kLineA>(0, C.tile.k) >> 32 << 32;
     constexpr uint64_t kUpperB = make_descriptor<C.operands.b_major, kLineB>(0, C.tile.k) >> 32 << 32;
-    Instruction::mma(sums, kUpperA | (place.a + offset_a(step, wave) / 16),
-                     kUpperB | (place.b + offset_b(step, wave) / 16), accumulate);
+    Instruction<N>::mma(sums, kUpperA | (place.a + offset_a(step, wave) / 16),
+                        kUpperB | (place.b + offset_b(step, wave) / 16), accumulate);
   }
 
   CLEAVE_HD static constexpr uint32_t offset_a(uint32_t step, uint32_t wave) {
     return k_step_bytes<C.operands.a_major, kLineA>(step, C.tile.m, C.operands.a) +
-           row_offset_bytes<C.operands.a_major>(wave / kHalves * 64, C.tile.k, C.operands.a);
+           row_offset_bytes<C.operands.a_major, kLineA>(wave / kHalves * 64, C.tile.k, C.operands.a);
   }
   CLEAVE_HD static constexpr uint32_t offset_b(uint32_t step, uint32_t wave) {
     return k_step_bytes<C.operands.b_major, kLineB>(step, stage_columns(C), C.operands.b) +
-           row_offset_bytes<C.operands.b_major>(wave % kHalves * (C.tile.n / kHalves), C.tile.k, C.operands.b);
+           row_offset_bytes<C.operands.b_major, kLineB>(wave % kHalves * (C.tile.n / kHalves), C.tile.k, C.operands.b);
   }
 
-  CLEAVE_DEVICE void multiply(uint32_t stage, uint32_t step, uint32_t wave, WavePart& sums, bool accumulate) {
+  /// `sums`: as many as the instruction has, or more.
+  template <uint32_t N, class Wider>
+  CLEAVE_DEVICE void multiply(uint32_t stage, uint32_t step, uint32_t wave, Wider& sums, bool accumulate) {
     constexpr SmemPlan kPlan = smem_plan(C);
     const uint64_t a = make_descriptor<C.operands.a_major, kLineA>(stage_a + stage * kPlan.a_stage, C.tile.k);
     const uint64_t b = make_descriptor<C.operands.b_major, kLineB>(stage_b + stage * kPlan.b_stage, C.tile.k);
-    Instruction::mma(sums, a + offset_a(step, wave) / 16, b + offset_b(step, wave) / 16, accumulate);
+    Instruction<N>::mma(reinterpret_cast<WavePart<N>&>(sums), a + offset_a(step, wave) / 16,
+                        b + offset_b(step, wave) / 16, accumulate);
   }
 
   /// Accumulators may be read from here on.
-  template <class T>
-  CLEAVE_DEVICE static void pin(T (&wave)[kWaveSums]) {
+  template <class T, uint32_t Count>
+  CLEAVE_DEVICE static void pin(T (&wave)[Count]) {
     CLEAVE_UNROLL
-    for (uint32_t i = 0; i < kWaveSums; ++i) ptx::wgmma_pin(wave[i]);
+    for (uint32_t i = 0; i < Count; ++i) ptx::wgmma_pin(wave[i]);
   }
 
   /// Hands the stage back to the producers that fill it: this CTA's, and its multicast partners'.

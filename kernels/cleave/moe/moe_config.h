@@ -8,7 +8,7 @@ namespace cleave {
 
 struct MoeConfig {
   bool wide_ids = false;     // count, rank: expert ids are int64, else int32
-  bool counts = false;       // rank: nobody counted before it, and its CTA is the only one
+  uint32_t counting = 0;     // rank: CTAs of the one cluster that has all slots, and counts them; 0: `count` did
   DType type = DType::bf16;  // quantize, combine, combine_backward: of the rows
   bool has_weights = false;  // combine
   DType weights = DType::f32;

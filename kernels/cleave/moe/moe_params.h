@@ -61,9 +61,10 @@ CLEAVE_HD uint32_t bin_of(const MoeParams& p, uint32_t slot) {
   return id >= 0 && id < int64_t(p.experts) ? uint32_t(id) : p.experts;
 }
 
-/// Shared memory of `rank`: a counter per bin for all earlier chunks, and for each warp.
-CLEAVE_HD constexpr uint32_t rank_shared_bytes(uint32_t bins, uint32_t warps) {
-  return bins * (warps + 1) * uint32_t(sizeof(uint32_t));
+/// Shared memory of `rank`: a counter per bin for all earlier chunks, and for each warp; where CTAs count together, two
+/// more, for the CTA and for those before it.
+CLEAVE_HD constexpr uint32_t rank_shared_bytes(uint32_t bins, uint32_t warps, uint32_t counting) {
+  return bins * (warps + (counting > 1 ? 3 : 1)) * uint32_t(sizeof(uint32_t));
 }
 
 }  // namespace cleave

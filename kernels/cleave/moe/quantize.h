@@ -42,7 +42,7 @@ CLEAVE_DEVICE void quantize(const MoeParams& p) {
     CLEAVE_UNROLL
     for (uint32_t j = 0; j < C.width; ++j) reach.add(true, values[i][j]);
   }
-  const Quantizer quantizer = quantizer_for(C.type, true, reduce_lanes<kScaleLanes>(true, reach));
+  const Quantizer quantizer = quantizer_for(C.type, true, false, reduce_lanes<kScaleLanes>(true, reach));
   if (!exists) return;
   Packed<C.width> packed[kAccesses];
   CLEAVE_UNROLL

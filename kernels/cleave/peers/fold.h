@@ -8,9 +8,28 @@
 #include "cleave/peers/fold_config.h"
 #include "cleave/peers/fold_params.h"
 #include "cleave/peers/pushed.h"
+#include "cleave/peers/strip.h"
 #include "cleave/ptx/sync.h"
 
 namespace cleave {
+
+template <FoldConfig C>
+CLEAVE_DEVICE float function_of(float sum) {
+  if constexpr (C.has_function) {
+    float made[1];
+    FunctionBody<C>::run(sum, nullptr, made);  // it has no inputs
+    return made[0];
+  }
+  return sum;
+}
+
+/// What is stored of a sum.
+template <FoldConfig C>
+CLEAVE_DEVICE float finished(const FoldParams& p, float sum, uint32_t row, uint32_t column, float inverse_scale_d) {
+  if constexpr (C.has_c) sum += load_element(C.c, p.c, row * p.c_stride + column);
+  if constexpr (C.has_bias) sum += load_element(C.bias, p.bias, column);
+  return function_of<C>(sum) * inverse_scale_d;
+}
 
 /// A piece of a row: where it is, and its sum so far.
 template <FoldConfig C>
@@ -53,25 +72,11 @@ struct FoldPiece {
     }
   }
 
-  static CLEAVE_DEVICE float function_of(float sum) {
-    if constexpr (C.has_function) {
-      float made[1];
-      FunctionBody<C>::run(sum, nullptr, made);  // it has no inputs
-      return made[0];
-    }
-    return sum;
-  }
-
   CLEAVE_DEVICE void finish(const FoldParams& p, float inverse_scale_d) const {
     if (!exists) return;
     float values[kElements];
     CLEAVE_UNROLL
-    for (uint32_t i = 0; i < kElements; ++i) {
-      float sum = sum_of(p, i);
-      if constexpr (C.has_c) sum += load_element(C.c, p.c, row * p.c_stride + column + i);
-      if constexpr (C.has_bias) sum += load_element(C.bias, p.bias, column + i);
-      values[i] = function_of(sum) * inverse_scale_d;
-    }
+    for (uint32_t i = 0; i < kElements; ++i) values[i] = finished<C>(p, sum_of(p, i), row, column + i, inverse_scale_d);
     const int64_t at = row * p.d_stride + column;
     if constexpr (C.vectors && size_of(C.d) > 1) {
       store_vector<C.d>(static_cast<char*>(p.d) + at * size_of(C.d), values);
@@ -95,7 +100,8 @@ CLEAVE_DEVICE void fold_pushed(const FoldParams& p) {
     own[i] = pieces[i].part_of(p, p.meeting.rank);
     exists[i] = pieces[i].exists;
   }
-  if (!exchange(p.meeting, own, exists, all)) return;
+  const CtaPlace place(p.meeting);
+  if (!place.meeting(0).end(exchange(place, own, exists, all))) return;
   const float inverse = C.has_scale_d ? 1.0f / *p.scale_d : 1.0f;
   CLEAVE_UNROLL
   for (uint32_t i = 0; i < kPieces; ++i) {
@@ -105,10 +111,34 @@ CLEAVE_DEVICE void fold_pushed(const FoldParams& p) {
   }
 }
 
+/// The same in strips, each a CTA's.
+template <FoldConfig C>
+CLEAVE_DEVICE void fold_strip(const FoldParams& p) {
+  using Part = Strip<C.ranks, C.partial, C.strip_vectors>;
+  const Part strip(p.meeting, blockIdx.x, threadIdx.x);
+  const uint32_t rows = p.rows, first = blockIdx.x * kStripColumns;
+  float sums[Part::kSums];
+  CLEAVE_UNROLL
+  for (uint32_t i = 0; i < Part::kSums; ++i) {
+    const uint32_t row = strip.row(i), column = first + strip.column(i);
+    sums[i] = row < rows ? load_element(C.partial, p.partials[p.meeting.rank], row * p.partial_stride + column) : 0.0f;
+  }
+  strip.add_up(rows, sums);
+  const float inverse = C.has_scale_d ? 1.0f / *p.scale_d : 1.0f;
+  CLEAVE_UNROLL
+  for (uint32_t i = 0; i < Part::kSums; ++i) {
+    const uint32_t row = strip.row(i), column = first + strip.column(i);
+    if (row < rows) store_element(C.d, p.d, row * p.d_stride + column, finished<C>(p, sums[i], row, column, inverse));
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) strip.count();
+}
+
 template <FoldConfig C>
 CLEAVE_DEVICE void fold(const FoldParams& p) {
   ptx::launch_dependents();
   ptx::grid_dependency_wait();
+  if constexpr (C.strip_vectors > 0) return fold_strip<C>(p);
   if constexpr (C.pushed) {
     if (p.meeting.size > 1) return fold_pushed<C>(p);
   }

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cleave/core/element.h"
-#include "cleave/peers/arrival.h"
+#include "cleave/peers/strip_sizes.h"
 
 namespace cleave {
 
@@ -15,16 +15,20 @@ struct FoldConfig {
   DType bias = DType::f32;      // and a row
   DType d = DType::bf16;        // of the result
   bool has_c = false, has_bias = false, has_scale_d = false;
-  bool vectors = true;        // rows begin and end at multiples of 16 bytes of partial results
-  bool pushed = false;        // vectors that each rank has of its own partial result alone, and sends (pushed.h)
-  bool has_function = false;  // of the sum, in the kernel's source
+  bool vectors = true;         // rows begin and end at multiples of 16 bytes of partial results
+  bool pushed = false;         // vectors that each rank has of its own partial result alone, and sends (pushed.h)
+  uint32_t strip_vectors = 0;  // pushed as a product's registers would be (strip.h), by CTAs of kStripThreads
+  bool has_function = false;   // of the sum, in the kernel's source
   const EpilogueFunction* function = nullptr;  // of the host alone
 
   CLEAVE_HD friend constexpr bool operator==(const FoldConfig&, const FoldConfig&) = default;
 };
 
 inline constexpr uint32_t kFoldThreads = kPushingThreads;  // of a CTA
-static_assert(kFoldThreads >= kMostRanks);
+static_assert(kFoldThreads >= kMostRanks && kStripThreads >= kMostRanks);
+CLEAVE_HD constexpr uint32_t fold_threads(const FoldConfig& c) {
+  return c.strip_vectors > 0 ? kStripThreads : kFoldThreads;
+}
 
 /// Neighbours that a thread has at once: 16 bytes of each partial result.
 CLEAVE_HD constexpr uint32_t fold_elements(const FoldConfig& c) {

@@ -10,6 +10,7 @@ namespace cleave {
 /// Strides are in elements.
 struct FoldParams {
   MeetingParams meeting;
+  uint32_t rows = 0;
   uint32_t pieces = 0;  // of all rows
   FastDivmod row;       // pieces of one
   const void* partials[kMostRanks] = {};

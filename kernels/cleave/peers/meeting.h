@@ -22,19 +22,24 @@ struct DeviceWaiting {
   CLEAVE_DEVICE static void pause() {}
 };
 
-/// As one thread of the CTA sees it, behind grid_dependency_wait. There are at least as many threads as ranks.
+/// As one of the threads that meet sees it, behind grid_dependency_wait. There are at least as many as ranks.
 struct Meeting {
   const MeetingParams& p;
   GroupHeader& own;
   const uint32_t number, peer;  // the meeting's, and the thread's peer's
   const Arrival arrival;
 
+  /// By a CTA's threads.
   CLEAVE_DEVICE explicit Meeting(const MeetingParams& params)
-      : p(params),
-        own(*params.headers[params.rank]),
-        number(params.first + blockIdx.x),
-        peer(threadIdx.x),
-        arrival{own.epochs[number] + 1, params.signature} {}
+      : Meeting(params, params.first + blockIdx.x, threadIdx.x, next(params, params.first + blockIdx.x)) {}
+
+  CLEAVE_DEVICE Meeting(const MeetingParams& params, uint32_t number, uint32_t thread, uint32_t epoch)
+      : p(params), own(*params.headers[params.rank]), number(number), peer(thread), arrival{epoch, params.signature} {}
+
+  /// The epoch of the next of that number.
+  CLEAVE_DEVICE static uint32_t next(const MeetingParams& params, uint32_t number) {
+    return params.headers[params.rank]->epochs[number] + 1;
+  }
 
   CLEAVE_DEVICE bool is_broken() const { return *static_cast<const volatile uint32_t*>(&own.broken) != 0; }
   CLEAVE_DEVICE bool has_peer() const { return peer < p.size && peer != p.rank; }
@@ -44,19 +49,22 @@ struct Meeting {
   CLEAVE_DEVICE const uint64_t* from() const { return arrival_of(own, arrival.epoch, number, peer); }
 
   /// The group is of no use any more, and the host reads why; the first one says it.
-  CLEAVE_DEVICE void give_up(uint32_t lost, Outcome outcome, Arrival seen) const {
+  CLEAVE_DEVICE void give_up(uint32_t lost, Outcome outcome, Arrival expected, Arrival seen) const {
     if (atomicExch(&own.broken, 1u) != 0) return;
     p.record->peer = lost;
-    p.record->expected = arrival;
+    p.record->expected = expected;
     p.record->seen = seen;
     __threadfence_system();
     *static_cast<volatile Outcome*>(&p.record->outcome) = outcome;
   }
 
-  /// By all threads: whether all have met.
+  /// By one thread, once all have seen the last epoch: the next one may begin.
+  CLEAVE_DEVICE void count() const { own.epochs[number] = arrival.epoch; }
+
+  /// By all threads of the CTA: whether all have met.
   CLEAVE_DEVICE bool end(bool met) const {
     const bool all = __syncthreads_and(met);
-    if (threadIdx.x == 0) own.epochs[number] = arrival.epoch;
+    if (threadIdx.x == 0) count();
     return all;
   }
 };
@@ -70,7 +78,7 @@ CLEAVE_DEVICE bool meet(const MeetingParams& p) {
     ptx::store_release_system(meeting.to(), meeting.arrival.bits());
     Arrival seen;
     outcome = wait_for(DeviceWaiting{p.record}, meeting.from(), meeting.arrival, p.timeout, seen);
-    if (outcome != Outcome::arrived) meeting.give_up(meeting.peer, outcome, seen);
+    if (outcome != Outcome::arrived) meeting.give_up(meeting.peer, outcome, meeting.arrival, seen);
   }
   return meeting.end(outcome == Outcome::arrived);
 }

@@ -14,13 +14,24 @@ namespace cleave {
 
 using PushedVector = RawVector<16>;
 
-/// The thread's piece of its CTA's place.
-CLEAVE_DEVICE uint4* pushed_piece(const MeetingParams& p, uint32_t receiver, uint32_t epoch, uint32_t sender,
-                                  uint32_t piece) {
-  char* const block = reinterpret_cast<char*>(p.headers[receiver]);
-  const uint64_t place = pushed_offset(p.size, epoch, sender, blockIdx.x);
-  return reinterpret_cast<uint4*>(block + place) + piece * blockDim.x + threadIdx.x;
-}
+/// Where the threads of a CTA find their pieces.
+class CtaPlace {
+ public:
+  static constexpr uint32_t kMeetings = 1;
+
+  CLEAVE_DEVICE explicit CtaPlace(const MeetingParams& p) : meeting_(p) {}
+
+  CLEAVE_DEVICE const Meeting& meeting(uint32_t) const { return meeting_; }
+  CLEAVE_DEVICE bool was_broken() const { return meeting_.is_broken(); }
+  CLEAVE_DEVICE uint4* piece(uint32_t receiver, uint32_t sender, uint32_t number) const {
+    char* const block = reinterpret_cast<char*>(meeting_.p.headers[receiver]);
+    const uint64_t place = pushed_offset(meeting_.p.size, meeting_.arrival.epoch, sender, blockIdx.x);
+    return reinterpret_cast<uint4*>(block + place) + number * blockDim.x + threadIdx.x;
+  }
+
+ private:
+  Meeting meeting_;
+};
 
 CLEAVE_DEVICE void push(uint4* to, const PushedVector& vector) {
   const auto sent = [](uint32_t word) { return max_of(~word, 1u); };
@@ -38,26 +49,30 @@ CLEAVE_DEVICE PushedVector received(const uint4& v) {
   return vector;
 }
 
-/// By all threads: sends a thread's pieces to all peers, and receives theirs, as all[piece][rank]. Which of them exist
-/// is the same on all ranks. False: the group is broken.
-template <uint32_t Ranks, uint32_t Pieces>
-CLEAVE_DEVICE bool exchange(const MeetingParams& p, const PushedVector (&own)[Pieces], const bool (&exists)[Pieces],
+/// Sends a thread's pieces to all peers, and receives theirs, as all[piece][rank]. Which of them exist is the same on
+/// all ranks. `place`: says where they go, and which meetings they belong to. False: the group is broken, and `all`
+/// is as it was.
+template <uint32_t Ranks, uint32_t Pieces, class Place>
+CLEAVE_DEVICE bool exchange(const Place& place, const PushedVector (&own)[Pieces], const bool (&exists)[Pieces],
                             PushedVector (&all)[Pieces][Ranks]) {
-  const Meeting meeting(p);
-  if (meeting.is_broken()) return false;
-  const Arrival arrival = meeting.arrival;
+  const Meeting& first = place.meeting(0);
+  const MeetingParams& p = first.p;
+  if (place.was_broken()) return false;
 #pragma unroll 1
   for (uint32_t step = 1; step < Ranks; ++step) {
     const uint32_t next = p.rank + step, peer = next < Ranks ? next : next - Ranks;
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < Pieces; ++i)
-      if (exists[i]) push(pushed_piece(p, peer, arrival.epoch, p.rank, i), own[i]);
+      if (exists[i]) push(place.piece(peer, p.rank, i), own[i]);
   }
-  if (meeting.has_peer()) ptx::store_relaxed_system(meeting.to(), arrival.bits());
+  if (first.has_peer()) {
+    CLEAVE_UNROLL
+    for (uint32_t m = 0; m < Place::kMeetings; ++m)
+      ptx::store_relaxed_system(place.meeting(m).to(), place.meeting(m).arrival.bits());
+  }
 
   const DeviceWaiting waiting{p.record};
   uint64_t begin = 0;
-  bool met = false;
   uint4 come[Pieces][Ranks] = {};  // each is looked for until it has
   for (uint32_t looks = 1;; ++looks) {
     uint32_t lost = kMostRanks;  // whose pieces have not come
@@ -67,44 +82,44 @@ CLEAVE_DEVICE bool exchange(const MeetingParams& p, const PushedVector (&own)[Pi
       for (uint32_t i = 0; i < Pieces; ++i) {
         const bool sent = r != p.rank && exists[i];
         uint4& v = come[i][r];
-        if (sent && !has_come(v)) v = ptx::load_relaxed_system(pushed_piece(p, p.rank, arrival.epoch, r, i));
+        if (sent && !has_come(v)) v = ptx::load_relaxed_system(place.piece(p.rank, r, i));
         if (sent && !has_come(v)) lost = r;
       }
     }
-    Arrival seen = arrival;
-    if (meeting.has_peer()) {
-      seen = Arrival::of(ptx::load_relaxed_system(meeting.from()));
-      if (seen.epoch != arrival.epoch) lost = meeting.peer;
-    }
     Outcome outcome = Outcome::arrived;
-    if (seen.epoch == arrival.epoch && seen.signature != arrival.signature) {
-      outcome = Outcome::disagrees;
-      lost = meeting.peer;
-    } else if (lost == kMostRanks) {
-      met = true;
-      break;
-    } else if (looks % kLooksAtOnce == 0) {
-      if (meeting.is_broken()) break;
+    Arrival expected = first.arrival, seen = expected;
+    if (first.has_peer()) {
+      CLEAVE_UNROLL
+      for (uint32_t m = 0; m < Place::kMeetings; ++m) {
+        const Meeting& meeting = place.meeting(m);
+        const Arrival found = Arrival::of(ptx::load_relaxed_system(meeting.from()));
+        const bool arrived = found.epoch == meeting.arrival.epoch;
+        if (arrived && found.signature == meeting.arrival.signature) continue;
+        lost = meeting.peer, expected = meeting.arrival, seen = found;
+        if (arrived) outcome = Outcome::disagrees;
+      }
+    }
+    if (lost == kMostRanks) break;
+    if (outcome == Outcome::arrived && looks % kLooksAtOnce == 0) {
+      if (first.is_broken()) return false;
       const uint64_t now = waiting.now();
       if (begin == 0) begin = now;
       if (now - begin >= p.timeout) outcome = Outcome::late;
       if (waiting.gives_up()) outcome = Outcome::aborted;
     }
     if (outcome == Outcome::arrived) continue;
-    meeting.give_up(lost, outcome, seen);
-    break;
+    first.give_up(lost, outcome, expected, seen);
+    return false;
   }
-  if (met) {
+  CLEAVE_UNROLL
+  for (uint32_t r = 0; r < Ranks; ++r) {
     CLEAVE_UNROLL
-    for (uint32_t r = 0; r < Ranks; ++r) {
-      CLEAVE_UNROLL
-      for (uint32_t i = 0; i < Pieces; ++i) {
-        all[i][r] = r == p.rank ? own[i] : received(come[i][r]);
-        if (r != p.rank && exists[i]) *pushed_piece(p, p.rank, arrival.epoch, r, i) = make_uint4(0, 0, 0, 0);
-      }
+    for (uint32_t i = 0; i < Pieces; ++i) {
+      all[i][r] = r == p.rank ? own[i] : received(come[i][r]);
+      if (r != p.rank && exists[i]) *place.piece(p.rank, r, i) = make_uint4(0, 0, 0, 0);
     }
   }
-  return meeting.end(met);
+  return true;
 }
 
 }  // namespace cleave

@@ -1,4 +1,4 @@
-// mbarriers, named barriers and cluster barriers: one instruction each.
+// mbarriers and named barriers: one instruction each.
 #pragma once
 
 #include "cleave/core/macros.h"
@@ -100,20 +100,6 @@ CLEAVE_DEVICE void named_barrier_arrive(uint32_t id, uint32_t threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-/// All threads of all CTAs of the cluster meet. Orders no memory: it says that the others are
-/// there, and what they initialised is fenced on its own.
-CLEAVE_DEVICE void cluster_meet() {
-  asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
-}
-
-/// The same in two halves.
-CLEAVE_DEVICE void cluster_arrive() {
-  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
-}
-CLEAVE_DEVICE void cluster_wait() {
-  asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
-}
-
 /// By all lanes of a warp: true in one of them. Unlike after a comparison with its number, the compiler knows that it
 /// is one, and does not go through the lanes for each instruction that takes uniform registers.
 CLEAVE_DEVICE bool elect_lane() {
@@ -126,12 +112,6 @@ CLEAVE_DEVICE bool elect_lane() {
       "}"
       : "=r"(elected));
   return elected != 0;
-}
-
-CLEAVE_DEVICE uint32_t cluster_rank() {
-  uint32_t rank;
-  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-  return rank;
 }
 
 }  // namespace cleave::ptx

@@ -10,6 +10,23 @@
 
 namespace cleave {
 
+/// The reaches of a CTA's threads, of all CTAs once. By all threads.
+template <QuantizeConfig C>
+CLEAVE_DEVICE void join_reaches(const QuantizeParams& p, Reach reach) {
+  reach = reduce_cta(C.symmetric, reach);
+  if (threadIdx.x != 0) return;
+  uint32_t* const above = p.counters;
+  uint32_t* const below = p.counters + 1;
+  uint32_t* const arrived = p.counters + 2;
+  atomicMax(above, uint32_t(reach.above));
+  if constexpr (!C.symmetric) atomicMax(below, uint32_t(reach.below));
+  if (ptx::add_acquire_release(arrived, 1) != gridDim.x - 1) return;
+  reach.above = int32_t(ptx::load_acquire(above));
+  if constexpr (!C.symmetric) reach.below = int32_t(ptx::load_acquire(below));
+  write_quantizer<C>(p, RowGroup{}, quantizer_for(C.q, C.symmetric, C.ue8m0, reach));
+  *above = *below = *arrived = 0;
+}
+
 template <QuantizeConfig C>
 CLEAVE_DEVICE void measure(const QuantizeParams& p) {
   static_assert(C.batch == 1 && !RowTeam<C>::kWholeCta, "a team walks groups one by one");
@@ -29,19 +46,7 @@ CLEAVE_DEVICE void measure(const QuantizeParams& p) {
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < C.hold; ++i) add_values<C>(reach, held[i]);
   }
-
-  reach = reduce_cta(C.symmetric, reach);
-  if (threadIdx.x != 0) return;
-  uint32_t* const above = p.counters;
-  uint32_t* const below = p.counters + 1;
-  uint32_t* const arrived = p.counters + 2;
-  atomicMax(above, uint32_t(reach.above));
-  if constexpr (!C.symmetric) atomicMax(below, uint32_t(reach.below));
-  if (ptx::add_acquire_release(arrived, 1) != gridDim.x - 1) return;
-  reach.above = int32_t(ptx::load_acquire(above));
-  if constexpr (!C.symmetric) reach.below = int32_t(ptx::load_acquire(below));
-  write_quantizer<C>(p, RowGroup{}, quantizer_for(C.q, C.symmetric, reach));
-  *above = *below = *arrived = 0;
+  join_reaches<C>(p, reach);
 }
 
 }  // namespace cleave

@@ -23,10 +23,11 @@ struct QuantizeConfig {
   bool has_residual = false;
   DType residual = DType::bf16;  // and of the sum that is written
   bool has_normed = false;
+  bool summed = false;  // a launch before has written x + residual
   bool whole = true;    // registers hold all of a row
   bool blocks = false;  // a scale for each 128 neighbours; else one for the row
 
-  // rows, normed and measure: threads that share a group, a power of two up to a warp; 0: the whole CTA.
+  // all but tiles: threads that share a group, a power of two up to a warp; 0: the whole CTA.
   uint32_t lanes = 32;
   uint32_t hold = 4;   // accesses per thread and group that stay in registers
   uint32_t batch = 1;  // groups of a thread whose loads are under way together

@@ -46,6 +46,15 @@ struct NormedRow {
   CLEAVE_DEVICE explicit NormedRow(const QuantizeParams& params) : p(params) {
     const uint32_t number = team.group(0);
     row = number < p.groups ? row_group(p, p.groups - 1 - number) : RowGroup{};
+    if constexpr (C.summed) {
+      CLEAVE_UNROLL
+      for (uint32_t i = 0; i < C.hold; ++i) {
+        if (!exists(i)) continue;
+        load_again(col(i), held[i]);
+        load_weight(col(i), weight[i], bias[i]);
+      }
+      return;
+    }
     // All loads, also that of the weight, before the first store and the first barrier, which they would wait for.
     Summands summands[C.hold];
     CLEAVE_UNROLL
@@ -200,7 +209,7 @@ CLEAVE_DEVICE void store_pieces(const QuantizeParams& p, NormedRow<C>& row, cons
     } else {
       Reach reach;
       Row::add_run(reach, values);
-      quantizer = quantizer_for(C.q, true, reduce_lanes<Row::kPieceLanes>(true, reach));
+      quantizer = quantizer_for(C.q, true, C.ue8m0, reduce_lanes<Row::kPieceLanes>(true, reach));
       if (row.exists(i) && threadIdx.x % Row::kPieceLanes == 0) write_quantizer<C>(p, piece, quantizer);
     }
     row.store_run(quantizer, i, values);
@@ -218,7 +227,7 @@ CLEAVE_DEVICE void store_row(const QuantizeParams& p, NormedRow<C>& row, const R
   } else {
     Reach reach;
     row.for_each_run(statistics, [&](uint32_t, const typename Row::Values* values) { Row::add_run(reach, values); });
-    quantizer = quantizer_for(C.q, C.symmetric, row.team.reduce(reach));
+    quantizer = quantizer_for(C.q, C.symmetric, C.ue8m0, row.team.reduce(reach));
     if (is_row && row.team.rank == 0) write_quantizer<C>(p, row.row, quantizer);
   }
   row.for_each_run(statistics, [&](uint32_t i, typename Row::Values* values) { row.store_run(quantizer, i, values); });

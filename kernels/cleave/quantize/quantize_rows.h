@@ -110,8 +110,7 @@ CLEAVE_DEVICE void quantize_rows(const QuantizeParams& p) {
       CLEAVE_UNROLL
       for (uint32_t i = 0; i < C.hold; ++i) add_values<C>(reach, held[b][i]);
       if constexpr (kWholeCta) add_rest<C>(reach, p, team, group);
-      quantizer = quantizer_for(C.q, C.symmetric, team.reduce(reach));
-      if constexpr (C.ue8m0) quantizer = with_ue8m0_scale(quantizer);
+      quantizer = quantizer_for(C.q, C.symmetric, C.ue8m0, team.reduce(reach));
       if (exists && team.rank == 0) write_quantizer<C>(p, group, quantizer);
     }
     CLEAVE_UNROLL

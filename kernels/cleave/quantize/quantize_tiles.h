@@ -68,7 +68,7 @@ CLEAVE_DEVICE void find_one_scale(const QuantizeParams& p, const QuantizeTile<C>
     CLEAVE_UNROLL
     for (uint32_t j = 0; j < C.width; ++j) reach.add(true, tile.held[i][j]);
   }
-  const Quantizer quantizer = quantizer_for(C.q, true, reduce_cta(true, reach));
+  const Quantizer quantizer = quantizer_for(C.q, true, C.ue8m0, reduce_cta(true, reach));
   if (threadIdx.x < kTileSide) {
     inverses.of_row[threadIdx.x] = inverses.of_col[threadIdx.x] = quantizer.inverse;
   }
@@ -142,11 +142,11 @@ CLEAVE_DEVICE void find_scales(const QuantizeParams& p, const QuantizeTile<C>& t
 
   const uint32_t i = threadIdx.x % kTileSide;
   if (threadIdx.x < kTileSide) {
-    const Quantizer quantizer = quantizer_for(C.q, true, {reach.of_row(i), 0});
+    const Quantizer quantizer = quantizer_for(C.q, true, C.ue8m0, {reach.of_row(i), 0});
     inverses.of_row[i] = quantizer.inverse;
     if (tile.inside(p, i, 0)) p.scale.at(tile.band.row + i, tile.tile_col) = quantizer.scale;
   } else if (threadIdx.x < 2 * kTileSide) {
-    const Quantizer quantizer = quantizer_for(C.q, true, {tile.band.in_group ? reach.of_col(i) : 0, 0});
+    const Quantizer quantizer = quantizer_for(C.q, true, C.ue8m0, {tile.band.in_group ? reach.of_col(i) : 0, 0});
     inverses.of_col[i] = quantizer.inverse;
     if (tile.inside_transpose(p, 0, i)) p.scale_t.at(tile.col0() + i, tile.tile_row) = quantizer.scale;
   }

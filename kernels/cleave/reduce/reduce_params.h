@@ -9,7 +9,7 @@
 namespace cleave {
 
 struct ReduceConfig {
-  bool grouped = false;  // lines are rows (columns) of D that are cut into groups
+  uint32_t group_capacity = 0;  // where rows (columns) of D are cut: groups that there is shared memory for
 
   CLEAVE_HD friend constexpr bool operator==(const ReduceConfig&, const ReduceConfig&) = default;
 };
@@ -26,6 +26,7 @@ struct PartialResults {
   Reduction reduction = Reduction::sum;
   bool joins_entries = false;
   uint32_t entries = 0, units = 0, lines = 0;
+  uint32_t units_of_step = 0;  // others than 0: entries are groups, whose units follow each other, so many for a tile
   int64_t entry_stride = 0;
   int64_t result_stride = 0, result_entry_stride = 0;  // of results, to the next line's, and to the next entry's
 
@@ -43,6 +44,7 @@ struct PartialResults {
 struct ReduceParams {
   PartialResults outputs[kMostEpilogueOutputs];  // blockIdx.y
   GroupParams groups;
+  uint32_t group_step = 0;  // rows (columns) of a tile
 };
 
 }  // namespace cleave

@@ -8,6 +8,7 @@
 #include "cleave/core/reduction.h"
 #include "cleave/ptx/sync.h"
 #include "cleave/reduce/reduce_params.h"
+#include "cleave/schedule/group_table.h"
 
 namespace cleave {
 
@@ -25,6 +26,21 @@ CLEAVE_DEVICE uint32_t find_owned_lines(const GroupParams& groups, uint32_t firs
   return owned;
 }
 
+/// The units of an entry of the batch: from, and up to.
+struct UnitRange {
+  uint32_t first, end;
+};
+
+/// Those of the group `entry`, or of all groups from it on. By all threads.
+template <ReduceConfig C>
+CLEAVE_DEVICE UnitRange find_units(const ReduceParams& p, const PartialResults& x, uint32_t entry) {
+  __shared__ alignas(8) uint8_t memory[group_table_bytes(C.group_capacity)];
+  const GroupTable table = build_group_table<C.group_capacity>(p.groups, Grouping::m, p.group_step, memory);
+  __syncthreads();
+  const uint32_t end = x.joins_entries ? table.steps() : table.before[entry + 1];
+  return {table.before[entry] * x.units_of_step, end * x.units_of_step};
+}
+
 template <ReduceConfig C>
 CLEAVE_DEVICE void reduce_partials(const ReduceParams& p) {
   __shared__ float joined_parts[kReduceThreads];
@@ -35,13 +51,19 @@ CLEAVE_DEVICE void reduce_partials(const ReduceParams& p) {
   const uint32_t entry = blockIdx.x / blocks, first_line = blockIdx.x % blocks << bits;
   if (entry >= (x.joins_entries ? 1 : x.entries) || first_line >= x.lines) return;  // another output has more
   const uint32_t line = first_line + threadIdx.x % width, shares = kReduceThreads >> bits;
-  const uint32_t end = x.joins_entries ? x.entries : entry + 1;
+  UnitRange units{0, x.units};
+  bool of_groups = false;
+  if constexpr (C.group_capacity > 0) {
+    of_groups = x.units_of_step > 0;
+    if (of_groups) units = find_units<C>(p, x, entry);
+  }
+  const uint32_t end = x.joins_entries && !of_groups ? x.entries : entry + 1;
   float own = 0.0f;
   if (line < x.lines) {
     for (uint32_t e = entry; e < end; ++e) {
       const float* const parts = x.partials + e * x.entry_stride + line;
 #pragma unroll kUnitsAtOnce
-      for (uint32_t unit = threadIdx.x >> bits; unit < x.units; unit += shares)
+      for (uint32_t unit = units.first + (threadIdx.x >> bits); unit < units.end; unit += shares)
         own = joined(x.reduction, own, parts[int64_t(unit) * x.lines]);
     }
   }
@@ -52,7 +74,7 @@ CLEAVE_DEVICE void reduce_partials(const ReduceParams& p) {
       joined_parts[threadIdx.x] = joined(x.reduction, joined_parts[threadIdx.x], joined_parts[threadIdx.x + distance]);
   }
   uint32_t owned = 0xffffffffu;
-  if constexpr (C.grouped) owned = find_owned_lines(p.groups, first_line);
+  if (C.group_capacity > 0 && !of_groups) owned = find_owned_lines(p.groups, first_line);
   if (threadIdx.x >= width || line >= x.lines) return;
   const bool exists = (owned >> threadIdx.x & 1) != 0;
   if (!exists && !p.groups.zero_rest) return;

@@ -73,39 +73,45 @@ CLEAVE_DEVICE void logits(const LogitsParams& p) {
   ptx::launch_dependents();
 
   // Lines beyond the last are read as the last, whose logits are not stored again.
-  const auto weight_line = [&](uint32_t e) {
+  uint32_t k = begin + lane * kLaneElements;
+  const char *of_expert[C.experts], *of_token[C.tokens];
+  CLEAVE_UNROLL
+  for (uint32_t e = 0; e < C.experts; ++e) {
     const int64_t line = min_of(expert0 + e, p.experts - 1) * p.weight_stride;
-    return static_cast<const char*>(p.weight) + line * size_of(C.weight);
-  };
+    of_expert[e] = static_cast<const char*>(p.weight) + (line + k) * size_of(C.weight);
+  }
+  CLEAVE_UNROLL
+  for (uint32_t t = 0; t < C.tokens; ++t) {
+    const int64_t line = min_of(token0 + t, p.tokens - 1) * p.x_stride;
+    of_token[t] = static_cast<const char*>(p.x) + (line + k) * size_of(C.x);
+  }
   LaneElements<C.weight, C.vectors> weights[kAhead][C.experts];
   LaneElements<C.x, C.vectors> of_tokens[kAhead][C.tokens];
-  const auto load_weights = [&](uint32_t k) {
+  const auto load_weights = [&] {
     CLEAVE_UNROLL
     for (uint32_t e = 0; e < C.experts; ++e) {
-      const char* const from = weight_line(e) + uint64_t(k) * size_of(C.weight);
       CLEAVE_UNROLL
       for (uint32_t i = 0; i < kAhead; ++i)
-        weights[i][e].load(from + i * kPieceElements * size_of(C.weight), k + i * kPieceElements, end);
+        weights[i][e].load(of_expert[e] + i * kPieceElements * size_of(C.weight), k + i * kPieceElements, end);
+      of_expert[e] += kAhead * kPieceElements * size_of(C.weight);
     }
   };
-  const auto load_tokens = [&](uint32_t k) {
+  const auto load_tokens = [&] {
     CLEAVE_UNROLL
     for (uint32_t t = 0; t < C.tokens; ++t) {
-      const int64_t line = min_of(token0 + t, p.tokens - 1) * p.x_stride;
-      const char* const from = static_cast<const char*>(p.x) + (line + k) * size_of(C.x);
       CLEAVE_UNROLL
       for (uint32_t i = 0; i < kAhead; ++i)
-        of_tokens[i][t].load(from + i * kPieceElements * size_of(C.x), k + i * kPieceElements, end);
+        of_tokens[i][t].load(of_token[t] + i * kPieceElements * size_of(C.x), k + i * kPieceElements, end);
+      of_token[t] += kAhead * kPieceElements * size_of(C.x);
     }
   };
 
   float sums[C.tokens][C.experts] = {};
-  const uint32_t first = begin + lane * kLaneElements;
-  if constexpr (C.static_weight) load_weights(first);
+  if constexpr (C.static_weight) load_weights();
   ptx::grid_dependency_wait();
-  for (uint32_t k = first; k < end; k += kAhead * kPieceElements) {
-    if (!C.static_weight || k != first) load_weights(k);
-    load_tokens(k);
+  while (true) {
+    if constexpr (!C.static_weight) load_weights();
+    load_tokens();
     CLEAVE_UNROLL
     for (uint32_t ahead = 0; ahead < kAhead; ++ahead) {
       CLEAVE_UNROLL
@@ -117,6 +123,9 @@ CLEAVE_DEVICE void logits(const LogitsParams& p) {
         }
       }
     }
+    k += kAhead * kPieceElements;
+    if (k >= end) break;
+    if constexpr (C.static_weight) load_weights();
   }
 
   float own = 0.0f;  // lane i's is logit i's

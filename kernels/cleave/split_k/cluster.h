@@ -16,6 +16,7 @@
 #include "cleave/config/smem_plan.h"
 #include "cleave/config/threads.h"
 #include "cleave/ptx/barrier.h"
+#include "cleave/ptx/cluster.h"
 #include "cleave/ptx/store_async.h"
 #include "cleave/split_k/finish_parts.h"
 

@@ -5,6 +5,7 @@
 #include "cleave/config/direct_work.h"
 #include "cleave/config/gemm_params.h"
 #include "cleave/conv/direct_conv.h"
+#include "cleave/ptx/packed_16.h"
 #include "cleave/ptx/sync.h"
 
 namespace cleave {
@@ -24,7 +25,7 @@ class SliceSums {
     const uint32_t team = slice / of.team;
     if (!arrives_last(counters + 1 + team, of.members(team))) return false;
     float* const of_team = parts + uint64_t(team) * of.team * Made;
-    add_parts(of_team, Made, of.members(team));
+    add_parts(of_team, ptx::in_register<Made>(), of.members(team));
     write_part(of_team);
     if (!arrives_last(counters, of.teams)) return false;
     add_parts(parts, of.team * Made, of.teams);
@@ -41,6 +42,7 @@ class SliceSums {
 
   /// `count` parts, `apart` floats from each other.
   CLEAVE_DEVICE void add_parts(const float* parts, uint32_t apart, uint32_t count) {
+    CLEAVE_NO_UNROLL
     for (uint32_t first = threadIdx.x; first < Made; first += kElements * kDirectThreads) {
       float sums[kElements] = {};
       for (uint32_t part = 0; part < count; part += kParts) {

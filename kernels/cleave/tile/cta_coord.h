@@ -4,8 +4,9 @@
 #include "cleave/config/clusters.h"
 #include "cleave/config/gemm_params.h"
 #include "cleave/config/output.h"
+#include "cleave/config/reductions.h"
 #include "cleave/config/smem_plan.h"
-#include "cleave/ptx/barrier.h"
+#include "cleave/ptx/cluster.h"
 #include "cleave/schedule/group_table.h"
 #include "cleave/tile/tile.h"
 
@@ -70,7 +71,10 @@ struct CtaCoord {
     const bool empty = C.schedule.grouping == Grouping::k
                            ? C.epilogue.scaling == Scaling::vector && coord.range.size() == 0
                            : !has_tma(C.family) && p.size.k == 0;
-    return {fragment, first_row(coord), first_column(coord), coord.batch, coord.range.end, conv_class, columns, empty};
+    uint32_t to_units = 0;
+    if constexpr (reduces_groups(C)) to_units = table.before[coord.batch] * group_step(C) - coord.range.begin;
+    return {fragment, first_row(coord), first_column(coord), coord.batch, coord.range.end, conv_class, columns,
+            empty,    to_units};
   }
   /// The tile's number among those of all CTAs.
   CLEAVE_DEVICE uint32_t linear_tile(uint32_t tile) const { return tile * sharers(C) + share_rank; }

@@ -24,6 +24,8 @@ struct Tile {
   const ConvClass* conv_class;  // of a convolution
   const FusedClasses* columns;  // of fused classes
   bool empty;                   // its sums are of nothing, however many slices have a share
+  // From a row (column) of D to its place among those of all groups' tiles, one after the other; modulo 2^32.
+  uint32_t to_units = 0;
 
   /// The ends of the rows and columns of D, or of the tile's group. Ungrouped ends are read from the parameters every
   /// time: with two registers more, the largest tiles spill.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import _core
-from .arrays import device_of, dtype_of
+from .arrays import device_of, dtype_of, on_host
 from .formats import find_format
 
 # The layout of `packed`: kernels/cleave/memory/weight_layout.h.
@@ -40,8 +40,8 @@ class PackedWeights:
             each. In packed, scales and zeros eight gates and their ups take turns then: gate j is row
             j // 8 * 16 + j % 8, and its up 8 rows further on. global_scale has the gates first.
 
-    Raises TypeError and ValueError for parts that do not fit together, such as those of another version; what the
-    arrays hold is not looked at.
+    Raises TypeError and ValueError for parts that do not fit together, such as those of another version. What arrays
+    hold is not looked at but for a perm on the host: each column must be there once.
     """
 
     packed: Any
@@ -68,6 +68,8 @@ class PackedWeights:
         self._check("scales", grouped, form.scale_dtypes)
         self._check("zeros", grouped, ("uint8",), form.zero_points, required=False)
         self._check("perm", (columns,), ("int32",), not experts, required=False)
+        if self.perm is not None and on_host(self.perm):
+            check_perm(self.perm)
         by_row = len(getattr(self.global_scale, "shape", ())) > len(experts) and tuple(self.global_scale.shape) != (1,)
         one_each = (*experts, rows) if by_row else tuple(experts) or (1,)
         self._check("global_scale", one_each, ("float32",), form.global_scale, required=form.global_scale)
@@ -119,6 +121,20 @@ def check_gate_rows(rows: int) -> None:
             f"gated is True, but weight has N = {rows} rows of gates and ups, {GATE_ROWS} of each in turn: N must be "
             f"a multiple of {2 * GATE_ROWS}; pad both with rows of zeros"
         )
+
+
+def check_perm(perm: Any, name: str = "perm") -> None:
+    columns: list[int] = perm.tolist()
+    count = [0] * len(columns)
+    for position, column in enumerate(columns):
+        if not 0 <= column < len(columns):
+            raise ValueError(f"{name}[{position}] is {column}; it must name a column, 0 to {len(columns) - 1}")
+        count[column] += 1
+        if count[column] > 1:
+            raise ValueError(
+                f"{name}[{position}] is {column}, which is there before; each of the {len(columns)} columns must be "
+                "there once: pack the weight with its g_idx, and perm follows"
+            )
 
 
 def check_version(version: int, name: str = "version") -> None:

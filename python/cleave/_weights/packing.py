@@ -11,7 +11,7 @@ from .arrays import bits, cast, contiguous, device_of, dtype_of, made, namespace
 from .experts import experts_of, parts_of_experts, stack, stacked
 from .formats import E2M1, INT4, Format, find_format, int4_values, quantize, scaled, scales_as_floats
 from .layout import gate_rows, inverse, pack_codes, unpack_codes
-from .packed import PackedWeights, check_gate_rows, check_packed
+from .packed import PackedWeights, check_gate_rows, check_packed, check_perm
 
 _VALUES = ("float16", "bfloat16", "float32")  # of what is dequantised
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
@@ -167,6 +167,7 @@ def _in_given_order(weights: PackedWeights, values: Any) -> Any:
         values = values[made(weights.packed, inverse(gate_rows(len(values))), "int64")]
     if weights.perm is None:
         return values
+    check_perm(weights.perm)
     return values[:, made(weights.packed, inverse(weights.perm.tolist()), "int64")]
 
 

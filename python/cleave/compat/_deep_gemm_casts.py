@@ -24,11 +24,10 @@ def per_token_cast_to_fp8(
 
 
 def per_block_cast_to_fp8(x: Any, use_ue8m0: bool, gran_k: int = 128) -> tuple[Any, Any]:
-    """x [M, N] as float8_e4m3fn, and float32 scales [ceil(M / 128), ceil(N / 128)]. use_ue8m0 is not True."""
-    if use_ue8m0:
-        raise ValueError("use_ue8m0 is True; scales of squares are not rounded, which Hopper need not: pass False")
+    """x [M, N] as float8_e4m3fn, and float32 scales [ceil(M / 128), ceil(N / 128)], with use_ue8m0 rounded up to powers
+    of two."""
     _check_group(gran_k)
-    q, scale = _core.quantize(x, "float8_e4m3fn", "block_128x128")
+    q, scale = _core.quantize(x, "float8_e4m3fn", "block_128x128", use_ue8m0=bool(use_ue8m0))
     return q, scale
 
 

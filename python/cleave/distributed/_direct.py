@@ -3,16 +3,16 @@ longer than all else that it does."""
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from functools import cache
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch._C import _is_any_autocast_enabled
+from torch import Tensor, is_grad_enabled, nn
+from torch._C import _is_any_autocast_enabled, _len_torch_dispatch_stack, _len_torch_function_stack
 from torch._C._functorch import peek_interpreter_stack
 from torch.autograd import _profiler_enabled
-from torch.overrides import _get_current_function_mode
-from torch.utils._python_dispatch import _get_current_dispatch_mode
+from torch.compiler import is_compiling
 
 from . import _operators
 
@@ -27,6 +27,8 @@ def call(name: str, *arguments: Any, only: dict[str, Any] | None = None, **optio
     implementation alone is told.
     """
     if is_watched(arguments) or (options and not _are_plain(name, options)):
+        if options and not is_compiling():
+            _check_names(name, options)
         return getattr(torch.ops.cleave, name)(*arguments, **options)
     if only:
         options |= only
@@ -37,6 +39,15 @@ def _are_plain(name: str, options: dict[str, Any]) -> bool:
     return all(option in _options_of(name) and type(x) in _PLAIN_OPTIONS for option, x in options.items())
 
 
+def _check_names(name: str, options: dict[str, Any]) -> None:
+    arguments = [argument.name for argument in getattr(torch.ops.cleave, name).default._schema.arguments]
+    for option in options.keys() - set(arguments):
+        names = ["group" if argument == "group_name" else argument for argument in arguments]
+        close = get_close_matches(option, names, 1)
+        meant = f"Did you mean {close[0]!r}?" if close else f"It has {', '.join(names)}"
+        raise TypeError(f"{name}() got an unexpected keyword argument {option!r}. {meant}")
+
+
 @cache
 def _options_of(name: str) -> frozenset[str]:
     schema = getattr(torch.ops.cleave, name).default._schema
@@ -45,19 +56,21 @@ def _options_of(name: str) -> frozenset[str]:
 
 def is_watched(arguments: tuple[Any, ...]) -> bool:
     """Whether it makes a difference."""
-    if torch.compiler.is_compiling():
+    if is_compiling():
         return True
-    records = torch.is_grad_enabled()
+    records = is_grad_enabled()
     for x in arguments:
+        if x is None:
+            continue
         kind = type(x)
         if kind is Tensor or kind is nn.Parameter:
             if (records and x.requires_grad) or not (x.is_cuda or x.is_cpu):
                 return True
-        elif x is not None and kind is not str:
+        elif kind is not str:
             return True
     return (
-        _get_current_dispatch_mode() is not None
-        or _get_current_function_mode() is not None
+        _len_torch_dispatch_stack() > 0
+        or _len_torch_function_stack() > 0
         or peek_interpreter_stack() is not None
         or _profiler_enabled()
         or _is_any_autocast_enabled()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from .. import _core, gemm, scaled_gemm
+from .._cost_over_ranks import nccl_wins
 from .._torch_precision import precision
 from ..torch._operators.fake import default_dtype
 from . import _rules
@@ -27,6 +29,7 @@ class Form(NamedTuple):
     large: bool  # rows are moved while others are multiplied
     bytes: int  # of each rank's memory
     call: str  # how ranks name it to each other
+    nccl_wins: bool
     at_once: Any  # what one call of the module does through memory that all see; None: more than that is done
 
     @classmethod
@@ -50,7 +53,9 @@ class Form(NamedTuple):
         call = f"{peers.operation}(rows={rows}, {said})"
         share = peers.share(rows)
         at_once = None if large or not columns else _core.GatherForm(rows, share, out_dtype, activation, call)
-        return cls(rows, columns, unsplit, whole, takes, call, at_once)
+        bytes = sum(rows * prod(x.shape[1:]) * x.itemsize for x in parts)
+        by_nccl = not large and nccl_wins("all_gather", bytes, peers.size)
+        return cls(rows, columns, unsplit, whole, takes, call, by_nccl, at_once)
 
     def how(self) -> dict[str, Any]:
         """How K is split inside a GPU: alike for all rows where that is asked of every product."""
@@ -85,7 +90,7 @@ def all_gather_gemm(
         _rules.check_epilogue(a, b.shape[1], bias, activation)
         _rules.check_out(out_dtype, None)
         form = peers.forms[key] = Form.of(peers, rows, b.shape[1], a, out_dtype=out_dtype, activation=activation)
-    carrier = carrier_for(peers, a.device, transport, form.call, form.bytes)
+    carrier = carrier_for(peers, a.device, transport, form.call, form.bytes, form.nccl_wins)
     asked = precision() if a.itemsize == 4 else None  # float32 is multiplied as torch says
     if form.at_once is not None and type(carrier) is PeerMemory and a.is_contiguous():
         out, gathered = _core.gather_over_ranks(carrier.places, form.at_once, a, b, None, None, bias, asked, False)
@@ -132,7 +137,7 @@ def all_gather_scaled_gemm(
             _rules.check_out(out_dtype, None)
         kinds = {"out_dtype": out_dtype, "activation": activation}
         form = peers.forms[key] = Form.of(peers, rows, b.shape[1], a, *by_row, **kinds)
-    carrier = carrier_for(peers, a.device, transport, form.call, form.bytes)
+    carrier = carrier_for(peers, a.device, transport, form.call, form.bytes, form.nccl_wins)
     contiguous = a.is_contiguous() and all(x.is_contiguous() for x in by_row)
     if form.at_once is not None and type(carrier) is PeerMemory and contiguous:
         operands = a, b, (by_row or (None,))[0], scale_b, bias, None, use_fast_accum
@@ -154,4 +159,4 @@ def all_gather_rows(x: Tensor, group_name: str, *, rows: int | None = None, tran
     form = peers.forms.get(key)
     if form is None:
         form = peers.forms[key] = Form.of(peers, rows, 0, x)
-    return _gather(peers, form, carrier_for(peers, x.device, transport, form.call, form.bytes), x)[0]
+    return _gather(peers, form, carrier_for(peers, x.device, transport, form.call, form.bytes, form.nccl_wins), x)[0]

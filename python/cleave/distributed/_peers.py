@@ -24,6 +24,8 @@ def name_of(group: Any, operation: str) -> str:
         raise RuntimeError(
             f"{operation} needs a process group; call torch.distributed.init_process_group on every rank first"
         )
+    if group is dist.GroupMember.NON_GROUP_MEMBER:  # what new_group gives to others
+        raise RuntimeError(f"this process is not in the group of {operation}; call it on the group's ranks alone")
     if isinstance(group, str):  # torch's own resolution of these cannot be compiled
         return group
     return _functional_collectives._resolve_group_name(group)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor
 
 from .. import _core, gemm, scaled_gemm
-from .._cost_over_ranks import is_one_shot
+from .._cost_over_ranks import is_one_shot, nccl_wins
 from .._torch_precision import precision
 from ..torch._operators.fake import default_dtype
 from . import _agreement, _rules
@@ -18,6 +19,11 @@ from ._peer_memory import PeerMemory, bytes_of
 from ._peers import Peers, peers_of
 from ._rows import first_rows, rows_of
 from ._transports import Collectives, Multiply, carrier_for, fills_a_gpu, is_large, way_of
+
+
+def sums_in_products() -> bool:
+    """CLEAVE_SUMS_IN_PRODUCTS=1, on all ranks: small products add up what all ranks have before their epilogue."""
+    return os.environ.get("CLEAVE_SUMS_IN_PRODUCTS", "") == "1"
 
 
 class Form(NamedTuple):
@@ -38,6 +44,7 @@ class Form(NamedTuple):
     out_dtype: torch.dtype
     partial_dtype: torch.dtype
     transport: str
+    nccl_wins: bool
     at_once: Any  # what one call of the module does through memory that all see; None for more than a product and a sum
 
     @classmethod
@@ -78,9 +85,12 @@ class Form(NamedTuple):
         at_once = None
         if one_shot or (scatter and not large):
             first, added, most = (0, rows, rows) if one_shot else (peers.rank * share, own, share)
-            kinds = one_shot, unsplit, exact, partial, out_dtype, activation
+            in_strips = one_shot and sums_in_products() and a.is_cuda and a.itemsize > 1
+            kinds = one_shot, in_strips, unsplit, exact, partial, out_dtype, activation
             at_once = _core.SumForm(rows, columns, first, added, most, *kinds, call)
-        return cls(*sizes, activation, out_dtype, partial, transport, at_once)
+        operation = "reduce_scatter" if scatter else "all_reduce"
+        by_nccl = not large and nccl_wins(operation, rows * columns * partial.itemsize, size)
+        return cls(*sizes, activation, out_dtype, partial, transport, by_nccl, at_once)
 
     def how(self) -> dict[str, Any]:
         """How K is split inside a GPU: alike in sums of all rows and of each rank's, and for all rows where that is
@@ -167,9 +177,9 @@ def of_products(name: str, scatter: bool) -> Callable[..., Tensor]:
             added = bias, c, None, out_dtype or default_dtype(a), activation, partial_dtype, order, transport
             form = peers.forms[key] = Form.of(peers, a, b.shape[1], scatter, *added)
 
-        carrier = carrier_for(peers, a.device, form.transport, form.call, form.bytes)
+        carrier = carrier_for(peers, a.device, form.transport, form.call, form.bytes, form.nccl_wins)
         if form.at_once is not None and type(carrier) is PeerMemory:
-            _know(peers, carrier, form, *given)
+            _know(peers, carrier, form, *given, asked, False)
             return _core.sum_over_ranks(carrier.places, form.at_once, a, b, None, None, bias, c, None, asked, False)
 
         def multiply(out: Tensor | None, rows: slice, epilogue: Any = None) -> Tensor:
@@ -222,10 +232,10 @@ def of_scaled_products(name: str, scatter: bool) -> Callable[..., Tensor]:
             others = activation, partial_dtype, order, transport, exact
             form = peers.forms[key] = Form.of(peers, a, b.shape[1], scatter, *added, *others)
         scales = (_rules.vector(scale_a), _rules.vector(scale_b)) if exact else (None, None)
-        carrier = carrier_for(peers, a.device, form.transport, form.call, form.bytes)
+        carrier = carrier_for(peers, a.device, form.transport, form.call, form.bytes, form.nccl_wins)
         if form.at_once is not None and type(carrier) is PeerMemory:
             if not exact:
-                _know(peers, carrier, form, *given)
+                _know(peers, carrier, form, *given, None, use_fast_accum)
             operands = a, b, *(scales if exact else (scale_a, scale_b)), bias, c, scale_d, None, use_fast_accum
             return _core.sum_over_ranks(carrier.places, form.at_once, *operands)
         by_row = scale_a is not None and scale_a.dim() == 2 and scale_a.shape[0] == a.shape[0]
@@ -258,7 +268,7 @@ def of_rows(name: str, scatter: bool) -> Callable[..., Tensor]:
         def made_before(out: Tensor | None, rows: slice) -> Tensor:
             return x[rows] if out is None else out.copy_(rows_of(x, rows))
 
-        carrier = carrier_for(peers, x.device, form.transport, form.call, form.bytes)
+        carrier = carrier_for(peers, x.device, form.transport, form.call, form.bytes, form.nccl_wins)
         return _sum(peers, form, carrier, x, made_before, bias, fuses=False)
 
     return implementation

@@ -295,9 +295,11 @@ def _environments() -> str:
     return os.environ.get("CLEAVE_TRANSPORT") or "auto"
 
 
-def name_for(peers: Peers, device: torch.device) -> tuple[str, str]:
+def name_for(peers: Peers, device: torch.device, nccl_wins: bool = False) -> tuple[str, str]:
     """What "auto" is now, and why not the memory of peers; without asking the other ranks."""
     asked = _environments()
+    if asked == "auto" and device.type == "cuda" and nccl_wins:
+        return collective_of(peers, device, "auto"), " (faster than memory that all see, as the model has it)"
     if asked == "peer" or (asked == "auto" and device.type == "cuda"):
         memory = _peer_memory.known(peers, device)
         if isinstance(memory, PeerMemory):
@@ -307,9 +309,11 @@ def name_for(peers: Peers, device: torch.device) -> tuple[str, str]:
     return collective_of(peers, device, asked), ""
 
 
-def carrier_for(peers: Peers, device: torch.device, asked: str, call: str, bytes: int) -> Collectives | PeerMemory:
+def carrier_for(
+    peers: Peers, device: torch.device, asked: str, call: str, bytes: int, nccl_wins: bool = False
+) -> Collectives | PeerMemory:
     """What carries a call of so many bytes of each rank's memory. "auto" is the environment's CLEAVE_TRANSPORT, or else
-    the memory of peers where GPUs can share it, or else the group's backend.
+    the memory of peers where GPUs can share it, unless NCCL is faster, or else the group's backend.
 
     Raises ValueError where the group has no such transport; PeerError where ranks' calls are compared, and differ.
     """
@@ -317,7 +321,7 @@ def carrier_for(peers: Peers, device: torch.device, asked: str, call: str, bytes
         _agreement.check(call, peers, device)
     if asked == "auto":
         asked = _environments()
-    if asked == "peer" or (asked == "auto" and device.type == "cuda"):
+    if asked == "peer" or (asked == "auto" and device.type == "cuda" and not nccl_wins):
         memory = _peer_memory.memory_of(peers, device, bytes)
         if isinstance(memory, PeerMemory):
             return memory

@@ -93,8 +93,8 @@ at an eighth of the peak of "tf32"), convolutions torch.backends.cudnn.conv's ("
 
 An epilogue function is passed as its text (`epilogue`, and `backward` if it has one of its own), the tensors among
 its inputs, the numbers among them, and the numbers' places among all inputs, in ascending order.
-`cleave.torch.gemm`, `scaled_gemm`, `grouped_gemm`, `mixed_gemm` and `conv1d` to `conv3d` take the function as
-`cleave.gemm` does, and pass these.
+`cleave.torch.gemm`, `scaled_gemm`, `grouped_gemm`, `mixed_gemm`, `conv1d` to `conv3d` and `scaled_conv1d` to
+`scaled_conv3d` take the function as `cleave.gemm` does, and pass these.
 
 gemm has gradients for a, b, bias and c, and grouped_gemm for a, b and bias, as products of the same operators. The
 convolutions have gradients for all their tensors, as each other. Epilogue functions of gemm, scaled_gemm,
@@ -118,7 +118,7 @@ from .._torch_precision import float32_precision
 from ._batch_invariant import batch_invariant
 from ._fusion.fuse import Fused, fuse
 from .conv import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d, replace_convs
-from .convolutions import conv1d, conv2d, conv3d
+from .convolutions import conv1d, conv2d, conv3d, scaled_conv1d, scaled_conv2d, scaled_conv3d
 from .experts import W8A8Experts
 from .float8 import Float8Linear, convert_to_float8_training
 from .fused import GatedMLP, NormProjections, Projection, W8A8SwiGLU
@@ -176,6 +176,9 @@ __all__ = [
     "mixed_gemm",
     "replace_convs",
     "replace_linears",
+    "scaled_conv1d",
+    "scaled_conv2d",
+    "scaled_conv3d",
     "scaled_gemm",
 ]
 

@@ -11,7 +11,7 @@ import cleave
 
 from ._operators.epilogue import named
 from ._packed_layer import PackedLayer, check_bias
-from .gate import Gate
+from .gate import SWIGLU, Gate
 
 _mixed_grouped_gemm = torch.ops.cleave.mixed_grouped_gemm
 
@@ -68,12 +68,30 @@ class PackedExperts(nn.Module):
     _layer: type[ExpertsLayer] = ExpertsLayer
 
     def __init__(
-        self, num_experts: int, features: int, hidden_features: int, gate: Gate, gated: bool, **form: Any
+        self,
+        num_experts: int,
+        features: int,
+        hidden_features: int,
+        *,
+        group_size: int | None = None,
+        format: str = "int4",
+        zeros: bool = False,
+        bias: bool = False,
+        gate: Gate = SWIGLU,
+        gated: bool = False,
+        dtype: torch.dtype = torch.bfloat16,
+        device: Any = None,
     ) -> None:
+        """Empty ones, to load a state_dict into, which does not have the gate.
+
+        gated: gate_up is packed so. Other options: as of `W4A16Linear`.
+        """
         super().__init__()
         self.num_experts, self.gate = num_experts, gate
-        self.gate_up = self._layer(num_experts, features, 2 * hidden_features, act_order=False, gated=gated, **form)
-        self.down = self._layer(num_experts, hidden_features, features, act_order=False, **form)
+        form = {"group_size": group_size, "format": format, "zeros": zeros, "bias": bias, "act_order": False}
+        form |= {"dtype": dtype, "device": device}
+        self.gate_up = self._layer(num_experts, features, 2 * hidden_features, gated=gated, **form)
+        self.down = self._layer(num_experts, hidden_features, features, **form)
 
     def _keep(
         self,

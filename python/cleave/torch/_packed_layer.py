@@ -11,7 +11,7 @@ from torch import Tensor, nn
 import cleave
 
 from .._weights.formats import INT4, find_format
-from .._weights.packed import GATE_ROWS, VERSION, check_gate_rows, check_version, packed_shape
+from .._weights.packed import GATE_ROWS, VERSION, check_gate_rows, check_perm, check_version, packed_shape
 from .._weights.packing import check_scales, group_size_of
 from ._casts import moves_only
 from ._rows import check_features
@@ -161,6 +161,9 @@ class PackedLayer(nn.Module):
             )
         if scales is not None and scales.is_floating_point() and scales.is_cpu:
             check_scales(torch, scales.to(own), f"{prefix}scales")
+        perm = state_dict.get(f"{prefix}perm")
+        if perm is not None and perm.is_cpu:
+            check_perm(perm, f"{prefix}perm")
         found = state_dict.get(f"{prefix}global_scale")
         if self.global_scale is not None and found is not None and found.shape == self._shape[:-1]:
             self.global_scale = self.global_scale.new_empty(found.shape)  # one for each row

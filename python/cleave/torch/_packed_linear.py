@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import cleave
 
@@ -18,6 +18,40 @@ if TYPE_CHECKING:
 
 class PackedLinear(StaticWeights, PackedLayer):
     activation: ClassVar[str] = "none"  # of the product
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        *,
+        group_size: int | None = None,
+        format: str = "int4",
+        zeros: bool = False,
+        act_order: bool = False,
+        static_weights: bool = True,
+        dtype: torch.dtype = torch.bfloat16,
+        device: Any = None,
+    ) -> None:
+        """An empty one, to load a state_dict into: `from_linear` makes one of a layer.
+
+        group_size, format: as of `cleave.pack_weights`. zeros: groups have zero points. act_order: columns are
+        permuted. dtype: of the scales of "int4", and of the bias.
+        """
+        super().__init__(
+            (),
+            in_features,
+            out_features,
+            bias,
+            group_size=group_size,
+            format=format,
+            zeros=zeros,
+            act_order=act_order,
+            gated=self.joins(),
+            dtype=dtype,
+            device=device,
+        )
+        self.static_weights = static_weights
 
     @classmethod
     def _of(cls, weights: cleave.PackedWeights, bias: Tensor | None, **options: Any) -> Self:
@@ -40,6 +74,16 @@ class PackedLinear(StaticWeights, PackedLayer):
         layer._keep(weights, bias)
         layer.wait_for_weights()
         return layer
+
+    @classmethod
+    def _pack(
+        cls, linear: nn.Linear, group_size: int | None, format: str
+    ) -> tuple[cleave.PackedWeights, Tensor | None]:
+        """The layer's weight, rounded to nearest, and a copy of its bias."""
+        scale_dtype = cls.int4_scales if format == "int4" else None
+        weight, gated = linear.weight.detach(), cls.joins()
+        weights = cleave.pack_weights(weight, group_size, format, scale_dtype=scale_dtype, gated=gated)
+        return weights, None if linear.bias is None else linear.bias.detach().clone()
 
     @classmethod
     def joins(cls) -> bool:

@@ -51,21 +51,18 @@ def apart(options: dict[str, Any]) -> bool:
     return options.get("out_scale") in _APART
 
 
-def quantised(multiply: Callable[..., Any], options: dict[str, Any]) -> tuple[Tensor, Tensor]:
-    """D and its scales by two operators, with the bits of `cleave.gemm`'s two kernels."""
-    granularity, scale_major = options.pop("out_scale"), options.pop("scale_major", "k")
-    dtype = options.pop("out_dtype", None)
+def quantised(multiply: Callable[..., Any], options: dict[str, Any]) -> tuple[Tensor, ...]:
+    """D and its scales by two operators, with the bits of `cleave.gemm`'s kernels; what a function makes beside D lies
+    between."""
+    granularity, dtype = options.pop("out_scale"), options.pop("out_dtype", None)
+    form = {"scale_major": options.pop("scale_major", "k"), "use_ue8m0": options.pop("use_ue8m0", False)}
     if dtype is None:
         raise TypeError(f'out_dtype is None beside out_scale="{granularity}"; pass torch.int8 or an 8-bit float')
-    if options.pop("use_ue8m0", False):
-        raise ValueError(f'use_ue8m0 is True beside out_scale="{granularity}"; it is for out_scale="block_1x128"')
     if options.get("zero_rest") is False:
         raise ValueError(f'zero_rest is False beside out_scale="{granularity}", which quantises all rows of D; omit it')
-    d = multiply(out_dtype=torch.float32 if dtype == torch.int8 else torch.bfloat16, **options)
-    if not isinstance(d, Tensor):
-        raise ValueError(
-            f'the epilogue function has several outputs, but out_scale="{granularity}" quantises one; leave one out'
-        )
+    made = multiply(out_dtype=torch.float32 if dtype == torch.int8 else torch.bfloat16, **options)
+    d, *others = (made,) if isinstance(made, Tensor) else made
     if d.dim() != 2:
         raise ValueError(f'D is {tuple(d.shape)}, but out_scale="{granularity}" is for products whose D is a matrix')
-    return _quantize(d, dtype, granularity, scale_major=scale_major)
+    q, scale = _quantize(d, dtype, granularity, **form)
+    return q, *others, scale

@@ -1,4 +1,4 @@
-"""cleave.conv1d to conv3d for torch's autograd and torch.compile."""
+"""cleave.conv1d to conv3d, and scaled ones, for torch's autograd and torch.compile."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from ._operators import conv_autograd
 from ._operators.epilogue import arguments, results
 
 _conv = torch.ops.cleave.conv
+_scaled_conv = torch.ops.cleave.scaled_conv
 
 
 def conv2d(
@@ -83,6 +84,66 @@ def conv3d(
     return _convolve(3, input, weight, bias, (stride, padding, dilation, groups), epilogue, options)
 
 
+def scaled_conv2d(
+    input: Tensor,
+    weight: Tensor,
+    scale_a: Tensor | None = None,
+    scale_b: Tensor | None = None,
+    bias: Tensor | None = None,
+    stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+    *,
+    epilogue: BoundEpilogue | Epilogue | None = None,
+    **options: Any,
+) -> Tensor | tuple[Tensor, ...]:
+    """`cleave.scaled_conv2d` as a torch operator, under torch.compile(fullgraph=True). With an epilogue function, bias,
+    c and the function's tensors have gradients; else none has.
+
+    Args:
+        input, weight, scale_a, scale_b: as in `cleave.scaled_conv2d`. Others, results and errors: as in `conv2d` here.
+        options: out_dtype, use_fast_accum, c, alpha, beta, activation, scale_d, split_k_mode, split_k_slices.
+    """
+    return _convolve(2, input, weight, bias, (stride, padding, dilation, groups), epilogue, options, (scale_a, scale_b))
+
+
+def scaled_conv1d(
+    input: Tensor,
+    weight: Tensor,
+    scale_a: Tensor | None = None,
+    scale_b: Tensor | None = None,
+    bias: Tensor | None = None,
+    stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+    *,
+    epilogue: BoundEpilogue | Epilogue | None = None,
+    **options: Any,
+) -> Tensor | tuple[Tensor, ...]:
+    """`cleave.torch.scaled_conv2d` with one axis."""
+    return _convolve(1, input, weight, bias, (stride, padding, dilation, groups), epilogue, options, (scale_a, scale_b))
+
+
+def scaled_conv3d(
+    input: Tensor,
+    weight: Tensor,
+    scale_a: Tensor | None = None,
+    scale_b: Tensor | None = None,
+    bias: Tensor | None = None,
+    stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+    *,
+    epilogue: BoundEpilogue | Epilogue | None = None,
+    **options: Any,
+) -> Tensor | tuple[Tensor, ...]:
+    """`cleave.torch.scaled_conv2d` with three axes."""
+    return _convolve(3, input, weight, bias, (stride, padding, dilation, groups), epilogue, options, (scale_a, scale_b))
+
+
 def _convolve(
     axes: int,
     input: Tensor,
@@ -91,13 +152,16 @@ def _convolve(
     geometry: tuple[Any, ...],
     epilogue: BoundEpilogue | Epilogue | None,
     options: dict[str, Any],
+    scales: tuple[Tensor | None, ...] = (),
 ) -> Tensor | tuple[Tensor, ...]:
     if input.dim() != axes + 2:
         raise ValueError(f"input is {tuple(input.shape)}; conv{axes}d takes {axes + 2} dimensions")
     *steps, groups = geometry
     given = (*([x] if isinstance(x, int) else x for x in steps), groups)
+    operator = _scaled_conv if scales else _conv
+    operands = input, weight, *scales
     if epilogue is not None:
-        return results(_conv.epilogue(input, weight, *arguments(epilogue, options), bias, *given, **options))
-    if options:
-        return _conv.full(input, weight, bias, *given, **options)
+        return results(operator.epilogue(*operands, *arguments(epilogue, options), bias, *given, **options))
+    if options or scales:
+        return operator.full(*operands, bias, *given, **options)
     return conv_autograd.conv(input, weight, bias, *given)

@@ -42,22 +42,15 @@ class W4A8Experts(PackedExperts):
         hidden_features: int,
         *,
         activation_dtype: Dtype = "float8_e4m3fn",
-        group_size: int | None = None,
         format: str = "int4",
-        zeros: bool = False,
-        bias: bool = False,
-        gate: Gate = SWIGLU,
-        gated: bool = False,
-        dtype: torch.dtype = torch.bfloat16,
-        device: Any = None,
+        **options: Any,
     ) -> None:
         """Empty ones, to load a state_dict into, which does not have the gate.
 
-        gated: gate_up is packed so. Other options: as of `W4A8Linear`.
+        activation_dtype: as of `W4A8Linear`. Others: as of `W4A16Experts`.
         """
         eight = activations_beside(format, activation_dtype)
-        form = {"group_size": group_size, "format": format, "zeros": zeros, "bias": bias}
-        super().__init__(num_experts, features, hidden_features, gate, gated, **form, dtype=dtype, device=device)
+        super().__init__(num_experts, features, hidden_features, format=format, **options)
         self.activation_dtype = eight
 
     @classmethod

@@ -43,35 +43,17 @@ class W4A8Linear(PackedLinear):
         bias: bool = True,
         *,
         activation_dtype: Dtype = "float8_e4m3fn",
-        group_size: int | None = None,
         format: str = "int4",
-        zeros: bool = False,
-        act_order: bool = False,
-        static_weights: bool = True,
-        dtype: torch.dtype = torch.bfloat16,
-        device: Any = None,
+        **options: Any,
     ) -> None:
         """An empty one, to load a state_dict into: `from_linear` makes one of a layer.
 
-        activation_dtype: "float8_e4m3fn", beside "int4" and "mxfp4", or "int8", beside "int4". dtype: of the bias.
-        Others: as of `W4A16Linear`.
+        activation_dtype: "float8_e4m3fn", beside "int4" and "mxfp4", or "int8", beside "int4". Others: as of
+        `W4A16Linear`; dtype is the bias's.
         """
         eight = activations_beside(format, activation_dtype)
-        super().__init__(
-            (),
-            in_features,
-            out_features,
-            bias,
-            group_size=group_size,
-            format=format,
-            zeros=zeros,
-            act_order=act_order,
-            gated=self.joins(),
-            dtype=dtype,
-            device=device,
-        )
+        super().__init__(in_features, out_features, bias, format=format, **options)
         self.activation_dtype = eight
-        self.static_weights = static_weights
 
     @classmethod
     def from_linear(
@@ -84,10 +66,8 @@ class W4A8Linear(PackedLinear):
         static_weights: bool = True,
     ) -> W4A8Linear:
         """The layer in 4 bits, rounded to nearest as by `cleave.pack_weights`, on its device."""
-        scales = {"scale_dtype": "float16"} if format == "int4" else {}
-        weights = cleave.pack_weights(linear.weight.detach(), group_size, format, gated=cls.joins(), **scales)
-        bias = None if linear.bias is None else linear.bias.detach().clone()
-        return cls.from_packed(weights, bias, activation_dtype, static_weights=static_weights)
+        packed = cls._pack(linear, group_size, format)
+        return cls.from_packed(*packed, activation_dtype, static_weights=static_weights)
 
     @classmethod
     def from_packed(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -29,28 +27,6 @@ class W4A16Experts(PackedExperts):
     Modules gate_up ([num_experts, 2 * hidden_features, features], the gates first) and down ([num_experts, features,
     hidden_features]) have the buffers of a `cleave.PackedWeights`, and bias, [num_experts, rows] or None.
     """
-
-    def __init__(
-        self,
-        num_experts: int,
-        features: int,
-        hidden_features: int,
-        *,
-        group_size: int | None = None,
-        format: str = "int4",
-        zeros: bool = False,
-        bias: bool = False,
-        gate: Gate = SWIGLU,
-        gated: bool = False,
-        dtype: torch.dtype = torch.bfloat16,
-        device: Any = None,
-    ) -> None:
-        """Empty ones, to load a state_dict into, which does not have the gate.
-
-        gated: gate_up is packed so. Other options: as of `W4A16Linear`.
-        """
-        form = {"group_size": group_size, "format": format, "zeros": zeros, "bias": bias}
-        super().__init__(num_experts, features, hidden_features, gate, gated, **form, dtype=dtype, device=device)
 
     @classmethod
     def from_packed(

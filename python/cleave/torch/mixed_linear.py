@@ -61,40 +61,6 @@ class W4A16Linear(PackedLinear):
     static_weights: as of `W8A8Linear`.
     """
 
-    def __init__(
-        self,
-        in_features: int,
-        out_features: int,
-        bias: bool = True,
-        *,
-        group_size: int | None = None,
-        format: str = "int4",
-        zeros: bool = False,
-        act_order: bool = False,
-        static_weights: bool = True,
-        dtype: torch.dtype = torch.bfloat16,
-        device: Any = None,
-    ) -> None:
-        """An empty one, to load a state_dict into: `from_linear` makes one of a layer.
-
-        group_size, format: as of `cleave.pack_weights`. zeros: groups have zero points. act_order: columns are
-        permuted. dtype: of the scales of "int4", and of the bias.
-        """
-        super().__init__(
-            (),
-            in_features,
-            out_features,
-            bias,
-            group_size=group_size,
-            format=format,
-            zeros=zeros,
-            act_order=act_order,
-            gated=self.joins(),
-            dtype=dtype,
-            device=device,
-        )
-        self.static_weights = static_weights
-
     @classmethod
     def from_linear(
         cls,
@@ -108,9 +74,7 @@ class W4A16Linear(PackedLinear):
 
         group_size, format: as there. Scales and bias are of the layer's dtype, bfloat16 for a float32 one.
         """
-        weights = cleave.pack_weights(linear.weight.detach(), group_size, format, gated=cls.joins())
-        bias = None if linear.bias is None else linear.bias.detach().clone()
-        return cls.from_packed(weights, bias, static_weights=static_weights)
+        return cls.from_packed(*cls._pack(linear, group_size, format), static_weights=static_weights)
 
     @classmethod
     def from_packed(

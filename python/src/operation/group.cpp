@@ -55,7 +55,7 @@ void barrier(const Group& group, std::string_view call, uintptr_t stream, bool b
 /// Writes to `out`.
 void fold(const nb::list& partials, nb::handle out, nb::handle scale_a, nb::handle scale_b, nb::handle bias,
           nb::handle c, nb::handle scale_d, std::string_view activation, int64_t most_rows, const Group* group,
-          std::string_view call, bool pushed, nb::handle stream) {
+          std::string_view call, bool pushed, nb::handle stream, bool in_strips) {
   TensorReader reader(stream);
   const auto read = [&](nb::handle array, const char* name) {
     return given(array) ? std::optional<Operand>(reader.read(array, name)) : std::nullopt;
@@ -72,6 +72,7 @@ void fold(const nb::list& partials, nb::handle out, nb::handle scale_a, nb::hand
   made.arguments.group = group;
   made.arguments.call = call;
   made.problem.pushed = pushed && can_push(made.problem);
+  made.problem.in_strips = in_strips && made.problem.pushed && can_strip(made.problem);
   const auto plan = RecentPlans<FoldProblem>::shared().get(made.problem);
   {
     const nb::gil_scoped_release unlocked;
@@ -106,7 +107,9 @@ void bind_group(nb::module_& m) {
       .def("problem", &Group::problem, "Empty, or what broke the group.");
   m.def("fold", &fold, "partials"_a, "out"_a, "scale_a"_a.none(), "scale_b"_a.none(), "bias"_a.none(), "c"_a.none(),
         "scale_d"_a.none(), "activation"_a, "most_rows"_a, "group"_a.none(), "call"_a, "pushed"_a, "stream"_a.none(),
-        "include/cleave/fold.h in Python: the sum over ranks of their partial results; pushed, where it can be.");
+        "in_strips"_a = false,
+        "include/cleave/fold.h in Python: the sum over ranks of their partial results; pushed, where it can be, and in "
+        "strips.");
 }
 
 }  // namespace cleave::python

@@ -33,8 +33,8 @@ Args:
     smooth: [K], float32: x is divided by it, column by column, in the same pass (see `smooth`).
     norm: `cleave.rms_norm(weight, eps)` or `cleave.layer_norm(weight, bias, eps)`: quantise the norm of
         x's rows, computed by the same kernel in float32, without a rounding to x's dtype. By row, in
-        blocks of 1x128, or by tensor with `scale`; not with transpose, nor with smooth (divide weight
-        and bias by it instead).
+        blocks of 1x128, or by tensor (by two kernels, unless `scale` is given); not with transpose, nor
+        with smooth (divide weight and bias by it instead).
     residual: [M, K] like x, of any of its dtypes, with norm: x + residual is rounded to the residual's
         dtype, written to residual_out, and then normalised.
     residual_out: where that sum is written, [M, K] of residual's dtype. Defaults to a new array; may be
@@ -55,8 +55,8 @@ Args:
         any strides. Neither may overlap any other array.
     scale_major: memory order of scales that are allocated: "k", or "mn" to make the rows of a column
         neighbours, as torch and DeepGEMM want for 1x128.
-    use_ue8m0: round the scales of block_1x128 up to powers of two, as the UE8M0 format stores them; not
-        with scale, norm, smooth or transpose.
+    use_ue8m0: round the scales that are found up to powers of two, as the UE8M0 format stores them; not
+        with scale, nor with zero points.
     stream: as in `gemm`; defaults to the current stream of x's framework.
 
 Returns:

@@ -32,7 +32,13 @@ class RecentPlans {
     return made;
   }
 
-  void clear() { slots_ = {}; }
+  void clear() {
+    slots_ = {};
+    ++cleared_;
+  }
+
+  /// How often: who keeps plans elsewhere asks.
+  uint64_t cleared() const { return cleared_; }
 
   /// Never destroyed: at exit the driver may be unloaded before static objects are destroyed.
   static RecentPlans& shared() {
@@ -47,6 +53,7 @@ class RecentPlans {
   };
 
   std::array<Slot, 512> slots_;
+  uint64_t cleared_ = 0;
 };
 
 }  // namespace cleave::python

@@ -37,12 +37,7 @@ void check_options(const GemmInputs& inputs, const ProductArguments& arguments, 
         "scale_d is given beside out_scale; pass scale_d where the scale is known, out_scale where "
         "it is to be computed");
   }
-  bool ue8m0 = false, zero_rest = true;
-  arguments.read<arg::UseUe8m0>(ue8m0);
-  if (ue8m0) {
-    refuse_value("use_ue8m0 is True beside out_scale=\"{}\"; it is for out_scale=\"block_1x128\"",
-                 to_string(granularity));
-  }
+  bool zero_rest = true;
   arguments.read<arg::ZeroRest>(zero_rest);
   if (!zero_rest) {
     refuse_value("zero_rest is False beside out_scale=\"{}\", which quantises all rows of D; omit it",
@@ -50,9 +45,6 @@ void check_options(const GemmInputs& inputs, const ProductArguments& arguments, 
   }
   if (PyTuple_Check(inputs.get<arg::Out>().ptr())) {
     refuse_value("out is a tuple, but out_scale has one result to quantise; pass an array, or no out");
-  }
-  if (EpilogueArguments(inputs.get<arg::Epilogue>(), {}).outputs_beside_d() > 0) {
-    refuse_value("the epilogue function has several outputs, but out_scale quantises one; leave one of them out");
   }
   if (given(call.get<arg::Stream>())) {
     // The product in between is its framework's memory, which may be used again, on the current
@@ -71,6 +63,9 @@ nb::object multiply_and_quantize(GemmInputs inputs, ProductArguments arguments, 
   check_that_d_is_a_matrix(inputs, form.grouped, granularity);
   const nb::handle out = inputs.get<arg::Out>(), scale_out = inputs.get<arg::ScaleOut>();
   const DType type = quantized_type(out, arguments.get<arg::OutDtype>());
+  bool ue8m0 = false;
+  arguments.read<arg::UseUe8m0>(ue8m0);
+  arguments.set<arg::UseUe8m0>({});
   inputs.set<arg::Out>({});
   inputs.set<arg::ScaleOut>({});
   const nb::handle scale_major = arguments.get<arg::ScaleMajor>();
@@ -79,9 +74,18 @@ nb::object multiply_and_quantize(GemmInputs inputs, ProductArguments arguments, 
   // bfloat16 has four bits more than the 8-bit floats, but only one more than int8.
   arguments.set<arg::OutDtype>(dtype_name(type == DType::i8 ? DType::f32 : DType::bf16));
   const nb::object product = multiply(inputs, arguments, call, form);
-  return nb::module_::import_("cleave._core")
-      .attr("quantize")(product, dtype_name(type), nb::str(std::string(to_string(granularity)).c_str()), "out"_a = out,
-                        "scale_out"_a = scale_out, "scale_major"_a = scale_major);
+  // D, and what a function makes beside it.
+  const nb::tuple made = nb::isinstance<nb::tuple>(product) ? nb::cast<nb::tuple>(product) : nb::make_tuple(product);
+  const nb::object quantized =
+      nb::module_::import_("cleave._core")
+          .attr("quantize")(made[0], dtype_name(type), nb::str(std::string(to_string(granularity)).c_str()),
+                            "out"_a = out, "scale_out"_a = scale_out, "scale_major"_a = scale_major,
+                            "use_ue8m0"_a = ue8m0);
+  nb::list results;
+  results.append(quantized[0]);
+  for (size_t i = 1; i < made.size(); ++i) results.append(made[i]);
+  results.append(quantized[1]);
+  return nb::tuple(results);
 }
 
 }  // namespace cleave::python

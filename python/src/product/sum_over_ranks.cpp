@@ -5,8 +5,10 @@
 #include <nanobind/stl/string_view.h>
 
 #include <array>
+#include <cstring>
 #include <unordered_map>
 
+#include "cleave/across.h"
 #include "module/bindings.h"
 #include "operands/fold_operands.h"
 #include "peers/places.h"
@@ -25,11 +27,14 @@ struct SumForm {
   int64_t most;           // of any rank
   bool pushed;            // all ranks add up the same
   bool unsplit;           // products are not split along K, unless they are batch invariant
+  bool in_strips;         // pushed as a product that adds up itself sends it, which any rank may have
   bool exact;             // of integers, which scales, each a line, multiply when they are added up
   DType partial, d;
   Activation activation;
   std::string call;  // how ranks name it to each other
 };
+
+constexpr size_t kAligned = 16;  // what no kernel asks more than
 
 /// A matrix that is packed row by row.
 Operand packed_matrix(void* data, DType dtype, int device, int64_t rows, int64_t columns) {
@@ -63,8 +68,7 @@ SumTensors tensors_of(const Views& v) {
 }
 
 /// Into the first of the places.
-GemmCall product_of(const SumForm& form, const SumTensors& tensors, const Places& places, PlanOptions options) {
-  if (form.unsplit && default_determinism() < Determinism::batch_invariant) options.split_k_mode = SplitKMode::none;
+GemmCall product_of(const SumForm& form, const SumTensors& tensors, const Places& places, const PlanOptions& options) {
   void* const own = places.at(places.group().rank(), 0);
   GemmTensors t{.a = tensors.a, .b = tensors.b, .c = {}, .bias = {}, .epilogue = {}};
   t.out = packed_matrix(own, form.partial, places.group().device(), form.rows, form.columns);
@@ -93,21 +97,110 @@ FoldCall sum_of(const SumForm& form, const SumTensors& tensors, const Places& pl
   sum.arguments.group = &places.group();
   sum.arguments.call = form.call;
   sum.problem.pushed = form.pushed && can_push(sum.problem);
+  sum.problem.in_strips = form.in_strips && sum.problem.pushed && can_strip(sum.problem);
   return sum;
 }
 
-template <class T>
-void add_bytes(std::string& text, const T& value) {
+/// What a call does: launches with all that they are given, in the first of the places.
+struct MadeSum {
+  std::shared_ptr<const GemmPlan> product;
+  GemmArguments product_arguments;
+  std::shared_ptr<const FoldPlan> fold;  // nullptr: the product makes the sum itself
+  FoldArguments fold_arguments;
+};
+
+/// nullptr where no product makes the sum itself.
+std::shared_ptr<const GemmPlan> plan_of_whole(const SumForm& form, const SumTensors& tensors, const Places& places,
+                                              const Operand& d, const PlanOptions& options, GemmArguments& arguments) {
+  GemmTensors t{.a = tensors.a, .b = tensors.b, .c = tensors.c, .bias = tensors.bias, .epilogue = {}};
+  t.out = d;
+  GemmCall whole = make_call(t, {.activation = form.activation, .plan = options});
+  cleave::set_scalars(1.0f, std::nullopt, whole);
+  arguments = whole.arguments;
+  arguments.group = &places.group();
+  arguments.call = form.call;
+  const nb::gil_scoped_release unlocked;
+  return plan_across({whole.problem, places.group().size(), form.partial});
+}
+
+/// `form` outlives it.
+MadeSum make_sum(const SumForm& form, const SumTensors& tensors, const Places& places, const Operand& d,
+                 PlanOptions options) {
+  if (form.unsplit && default_determinism() < Determinism::batch_invariant) options.split_k_mode = SplitKMode::none;
+  MadeSum made;
+  if (form.in_strips) {
+    made.product = plan_of_whole(form, tensors, places, d, options, made.product_arguments);
+    if (made.product != nullptr) return made;
+  }
+  const GemmCall product = product_of(form, tensors, places, options);
+  const FoldCall fold = sum_of(form, tensors, places, d);
+  made.product = RecentPlans<GemmProblem>::shared().get(product.problem);
+  made.product_arguments = product.arguments;
+  made.fold = RecentPlans<FoldProblem>::shared().get(fold.problem);
+  made.fold_arguments = fold.arguments;
+  return made;
+}
+
+/// Points a sum of floats, which was made for other tensors, at these.
+void point(MadeSum& made, const Views& views, void* d) {
+  const auto data = [&](size_t i) { return views[i] ? views[i]->data : nullptr; };
+  GemmArguments& product = made.product_arguments;
+  product.a = data(0), product.b = data(1);
+  product.scale_a = static_cast<const float*>(data(2)), product.scale_b = static_cast<const float*>(data(3));
+  if (made.fold == nullptr) {
+    product.bias = data(4), product.c = data(5), product.d = d;
+    return;
+  }
+  FoldArguments& fold = made.fold_arguments;
+  fold.bias = data(4), fold.c = data(5), fold.scale_d = static_cast<const float*>(data(6)), fold.d = d;
+}
+
+/// In the next place.
+void run(MadeSum made, Places& places, void* stream) {
+  const size_t offset = size_t(places.next(stream)) * places.bytes();  // nothing can be refused any more
+  if (made.fold == nullptr) return made.product->run(made.product_arguments, nullptr, 0, stream);
+  made.product_arguments.d = static_cast<char*>(made.product_arguments.d) + offset;
+  for (int rank = 0; rank < places.group().size(); ++rank) {
+    const void*& partial = made.fold_arguments.partials[rank];
+    partial = static_cast<const char*>(partial) + offset;
+  }
+  made.product->run(made.product_arguments, nullptr, 0, stream);
+  made.fold->run(made.fold_arguments, stream);
+}
+
+/// A text that needs no memory: of a call's tensors.
+class ShortText {
+ public:
+  void append(const char* bytes, size_t count) {
+    std::memcpy(bytes_.data() + size_, bytes, count);
+    size_ += count;
+  }
+  operator std::string_view() const { return {bytes_.data(), size_}; }
+
+ private:
+  std::array<char, 1024> bytes_;
+  size_t size_ = 0;
+};
+
+void add_bytes(auto& text, const auto& value) {
   text.append(reinterpret_cast<const char*>(&value), sizeof(value));
 }
 
 /// What checks of tensors look at, so that what was checked once need not be again: a form, a type, a device and the
 /// sizes of each, or nothing of one that is not given.
-void add_kind(std::string& text, const TensorView* view) {
+void add_kind(auto& text, const TensorView* view) {
   if (view == nullptr) return add_bytes(text, -1);
   add_bytes(text, view->ndim), add_bytes(text, view->device);
   add_bytes(text, view->element.code), add_bytes(text, view->element.bits);
   for (int i = 0; i < std::min(view->ndim, Operand::kMaxRank); ++i) add_bytes(text, view->shape[i]);
+}
+
+/// And plans: how they lie.
+void add_layout(auto& text, const TensorView* view) {
+  add_kind(text, view);
+  if (view == nullptr) return;
+  add_bytes(text, uint8_t(reinterpret_cast<uintptr_t>(view->data) % kAligned));
+  for (int i = 0; i < std::min(view->ndim, Operand::kMaxRank); ++i) add_bytes(text, view->stride[i]);
 }
 
 nb::bytes kinds_of(nb::args tensors) {
@@ -124,63 +217,70 @@ nb::bytes kinds_of(nb::args tensors) {
   return nb::bytes(text.data(), text.size());
 }
 
-/// A new [own, columns].
-nb::object sum(Places& places, const SumForm& form, TensorReader& reader, const SumTensors& tensors, nb::handle like,
-               nb::handle precision, bool use_fast_accum) {
+PlanOptions options_of(nb::handle precision, bool use_fast_accum) {
   PlanOptions options{.fast_accumulation = use_fast_accum};
   if (given(precision)) options.precision = parse_name<Precision>(precision, "precision");
-  GemmCall product = product_of(form, tensors, places, options);
+  return options;
+}
+
+/// A new [own, columns].
+nb::object new_sum(const SumForm& form, TensorReader& reader, nb::handle like, int device) {
   const int64_t shape[] = {form.own, form.columns};
-  const nb::object d = reader.make(&ArrayType::empty, like, shape, form.d, tensors.a.device, "`out`");
-  FoldCall sum = sum_of(form, tensors, places, reader.read(d, "out"));
-  const auto product_plan = RecentPlans<GemmProblem>::shared().get(product.problem);
-  const auto sum_plan = RecentPlans<FoldProblem>::shared().get(sum.problem);
-  {
-    const nb::gil_scoped_release unlocked;
-    const size_t offset = size_t(places.next(reader.stream())) * places.bytes();  // nothing can be refused any more
-    product.arguments.d = static_cast<char*>(product.arguments.d) + offset;
-    for (int rank = 0; rank < places.group().size(); ++rank) {
-      const void*& partial = sum.arguments.partials[rank];
-      partial = static_cast<const char*>(partial) + offset;
-    }
-    product_plan->run(product.arguments, nullptr, 0, reader.stream());
-    sum_plan->run(sum.arguments, reader.stream());
-  }
-  return d;
+  return reader.make(&ArrayType::empty, like, shape, form.d, device, "`out`");
 }
 
 nb::object sum_over_ranks(Places& places, const SumForm& form, nb::handle a, nb::handle b, nb::handle scale_a,
                           nb::handle scale_b, nb::handle bias, nb::handle c, nb::handle scale_d, nb::handle precision,
                           bool use_fast_accum) {
   TensorReader reader{nb::none()};
-  const Views views = read(reader, {a, b, scale_a, scale_b, bias, c, scale_d});
-  return sum(places, form, reader, tensors_of(views), a, precision, use_fast_accum);
+  const SumTensors tensors = tensors_of(read(reader, {a, b, scale_a, scale_b, bias, c, scale_d}));
+  const nb::object d = new_sum(form, reader, a, tensors.a.device);
+  MadeSum made = make_sum(form, tensors, places, reader.read(d, "out"), options_of(precision, use_fast_accum));
+  const nb::gil_scoped_release unlocked;
+  run(std::move(made), places, reader.stream());
+  return d;
 }
 
 /// Calls that were checked, and what they do: those of one operation of one group, which are like them, are made at
 /// once.
 class KnownSums {
  public:
-  /// Options are told apart by which objects they are, which are kept.
-  using Options = std::array<nb::handle, 5>;
+  /// Options are told apart by which objects they are, which are kept; the last is the precision.
+  using Options = std::array<nb::handle, 6>;
 
-  void add(const nb::object& places, const SumForm& form, const Given& arrays, const Options& options) {
+  void add(const nb::object& places, const SumForm& form, const Given& arrays, const Options& options,
+           bool use_fast_accum) {
+    constexpr size_t kMost = 4096;
+    if (known_.size() >= kMost) known_.clear();
     TensorReader reader{nb::none()};
-    Known known{places, form, {}};
+    const Views views = read(reader, arrays);
+    Known& known =
+        known_.insert_or_assign(std::string(key_of(views, options, use_fast_accum)), Known{places, form}).first->second;
     for (size_t i = 0; i < options.size(); ++i) known.options[i] = nb::borrow(options[i]);
-    known_.insert_or_assign(key_of(read(reader, arrays), options), std::move(known));
+    const Operand d =
+        packed_matrix(reinterpret_cast<void*>(kAligned), form.d, views[0]->device, form.own, form.columns);
+    known.made = make_sum(known.form, tensors_of(views), nb::cast<Places&>(places), d,
+                          options_of(options.back(), use_fast_accum));
+    known.cleared = cleared();
   }
 
   /// None where there was no such call.
-  nb::object run(const Given& arrays, const Options& options, nb::handle precision, bool use_fast_accum) const {
+  nb::object run(const Given& arrays, const Options& options, bool use_fast_accum) const {
     if (known_.empty()) return nb::none();
     TensorReader reader{nb::none()};
     const Views views = read(reader, arrays);
-    const auto found = known_.find(key_of(views, options));
-    if (found == known_.end()) return nb::none();
+    const auto found = known_.find(std::string_view(key_of(views, options, use_fast_accum)));
+    if (found == known_.end() || found->second.cleared != cleared()) return nb::none();
     const Known& known = found->second;
-    return sum(nb::cast<Places&>(known.places), known.form, reader, tensors_of(views), arrays[0], precision,
-               use_fast_accum);
+    const nb::object d = new_sum(known.form, reader, arrays[0], views[0]->device);
+    void* const data = reader.read(d, "out").data;
+    if (reinterpret_cast<uintptr_t>(data) % kAligned != 0) return nb::none();
+    MadeSum made = known.made;
+    point(made, views, data);
+    Places& places = *known.at;
+    const nb::gil_scoped_release unlocked;
+    python::run(std::move(made), places, reader.stream());
+    return d;
   }
 
   void clear() { known_.clear(); }
@@ -189,17 +289,27 @@ class KnownSums {
   struct Known {
     nb::object places;
     SumForm form;
-    std::array<nb::object, 5> options;
+    Places* at = nb::cast<Places*>(places);
+    std::array<nb::object, 6> options = {};
+    MadeSum made = {};
+    uint64_t cleared = 0;  // when it was made
   };
 
-  static std::string key_of(const Views& views, const Options& options) {
-    std::string key;
-    for (const auto& view : views) add_kind(key, view ? &*view : nullptr);
+  struct TextHash : std::hash<std::string_view> {
+    using is_transparent = void;
+  };
+
+  static uint64_t cleared() { return RecentPlans<GemmProblem>::shared().cleared(); }
+
+  static ShortText key_of(const Views& views, const Options& options, bool use_fast_accum) {
+    ShortText key;
+    for (const auto& view : views) add_layout(key, view ? &*view : nullptr);
     for (const nb::handle option : options) add_bytes(key, option.ptr());
+    add_bytes(key, use_fast_accum), add_bytes(key, default_determinism());
     return key;
   }
 
-  std::unordered_map<std::string, Known> known_;
+  std::unordered_map<std::string, Known, TextHash, std::equal_to<>> known_;
 };
 
 }  // namespace
@@ -216,8 +326,8 @@ void bind_sum_over_ranks(nb::module_& m) {
       .def(
           "__init__",
           [](SumForm* form, int64_t rows, int64_t columns, int64_t first, int64_t own, int64_t most, bool pushed,
-             bool unsplit, bool exact, nb::handle partial_dtype, nb::handle out_dtype, std::string_view activation,
-             std::string call) {
+             bool in_strips, bool unsplit, bool exact, nb::handle partial_dtype, nb::handle out_dtype,
+             std::string_view activation, std::string call) {
             new (form) SumForm{rows,
                                columns,
                                first,
@@ -225,14 +335,15 @@ void bind_sum_over_ranks(nb::module_& m) {
                                most,
                                pushed,
                                unsplit,
+                               in_strips,
                                exact,
                                parse_dtype(partial_dtype, "partial_dtype"),
                                parse_dtype(out_dtype, "out_dtype"),
                                from_string<Activation>(activation),
                                std::move(call)};
           },
-          "rows"_a, "columns"_a, "first"_a, "own"_a, "most"_a, "pushed"_a, "unsplit"_a, "exact"_a, "partial_dtype"_a,
-          "out_dtype"_a, "activation"_a, "call"_a);
+          "rows"_a, "columns"_a, "first"_a, "own"_a, "most"_a, "pushed"_a, "in_strips"_a, "unsplit"_a, "exact"_a,
+          "partial_dtype"_a, "out_dtype"_a, "activation"_a, "call"_a);
   nb::class_<KnownSums>(m, "KnownSums",
                         "Sums over ranks that were checked before, by what follows from their arguments.")
       .def(nb::init<>())
@@ -242,13 +353,13 @@ void bind_sum_over_ranks(nb::module_& m) {
           [](KnownSums& known, const nb::object& places, const SumForm& form, nb::handle a, nb::handle b,
              nb::handle scale_a, nb::handle scale_b, nb::handle bias, nb::handle c, nb::handle scale_d,
              nb::handle activation, nb::handle out_dtype, nb::handle partial_dtype, nb::handle order,
-             nb::handle transport) {
+             nb::handle transport, nb::handle precision, bool use_fast_accum) {
             known.add(places, form, {a, b, scale_a, scale_b, bias, c, scale_d},
-                      {activation, out_dtype, partial_dtype, order, transport});
+                      {activation, out_dtype, partial_dtype, order, transport, precision}, use_fast_accum);
           },
           "places"_a, "form"_a, "a"_a, "b"_a, "scale_a"_a.none(), "scale_b"_a.none(), "bias"_a.none(), "c"_a.none(),
           "scale_d"_a.none(), "activation"_a, "out_dtype"_a.none(), "partial_dtype"_a.none(), "order"_a, "transport"_a,
-          "Calls like this one are of this form, through these places.")
+          "precision"_a.none(), "use_fast_accum"_a, "Calls like this one are of this form, through these places.")
       .def(
           "run",
           [](const KnownSums& known, nb::handle a, nb::handle b, nb::handle scale_a, nb::handle scale_b,
@@ -256,7 +367,7 @@ void bind_sum_over_ranks(nb::module_& m) {
              nb::handle partial_dtype, nb::handle order, nb::handle transport, nb::handle precision,
              bool use_fast_accum) {
             return known.run({a, b, scale_a, scale_b, bias, c, scale_d},
-                             {activation, out_dtype, partial_dtype, order, transport}, precision, use_fast_accum);
+                             {activation, out_dtype, partial_dtype, order, transport, precision}, use_fast_accum);
           },
           "a"_a, "b"_a, "scale_a"_a.none(), "scale_b"_a.none(), "bias"_a.none(), "c"_a.none(), "scale_d"_a.none(),
           "activation"_a, "out_dtype"_a.none(), "partial_dtype"_a.none(), "order"_a, "transport"_a,

@@ -90,7 +90,11 @@ Fields compile_plan(const PlanObject& planned) {
   {
     const nb::gil_scoped_release unlocked;
     arch = device_arch(planned.problem().device);
-    kernel = compile(planned.plan().kernel_sources().front(), arch);
+    const std::string own = gemm_source(choice->config);
+    kernel = compile(own, arch);
+    for (const std::string& source : planned.plan().kernel_sources()) {
+      if (source != own) compile(source, arch);
+    }
   }
   return report(choice->config, arch, kernel);
 }

@@ -44,9 +44,13 @@ bool is_cheaper(const Choice& a, const Choice& b) {
   return a.predicted_us < b.predicted_us;
 }
 
-/// The covering set's kernels, with all slice counts.
+/// The covering set's kernels, with all slice counts, and beside them direct ones, which are few and much faster than
+/// others where they serve.
 void consider_covering(Considered& out, const GemmProblem& problem, const DeviceInfo& device) {
-  for (const Spec& spec : covering_set(problem)) {
+  const std::vector<Spec> set = covering_set(problem);
+  if (set.empty()) return;
+  for (const Spec& direct : direct_specs(problem, device)) out.add(problem, device, direct);
+  for (const Spec& spec : set) {
     if (spec.split == SplitKMode::parallel) {
       add_slices(out, problem, device, spec);
     } else {

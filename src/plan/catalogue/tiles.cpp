@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "plan/conv_choice.h"
 #include "problem/problem.h"
 
 namespace cleave {
@@ -73,6 +74,9 @@ constexpr Spec kSm90ProductTiles[] = {
 // Where M are 64 filters, and N channels of taps: a third less to fetch than in tiles of 64 x 128.
 constexpr Spec kSm90GradientTiles[] = {{.tile_m = 64, .tile_n = 192}};
 
+// Where pixels come in half lines, since they have 96 channels: so have what they make.
+constexpr Spec kSm90HalfLineTiles[] = {{.tile_m = 256, .tile_n = 96}};
+
 // For packed weights alone: four warpgroups make elements, and multiply them. Sharing loads never paid.
 constexpr Spec kSm90WeightTiles[] = {
     {.transposed = true, .tile_m = 256, .tile_n = 16},
@@ -119,6 +123,8 @@ std::vector<Spec> tiles(const GemmProblem& problem) {
   const bool sm90 = problem.kernel == KernelFamily::automatic || problem.kernel == KernelFamily::sm90;
   if (problem.conv.kind == Conv::wgrad && sm90)
     specs.insert(specs.end(), std::begin(kSm90GradientTiles), std::end(kSm90GradientTiles));
+  if (sm90 && may_halve_lines(problem, {.half_lines = true}))
+    for (const Spec& tile : kSm90HalfLineTiles) add_sharings(specs, tile);
   if (problem.weights_b.format == WeightFormat::none) return specs;
   // Loads of tokens are not what they wait for: 14 of 15 pairs of the same tile took longer in step, up to 9 %.
   std::erase_if(specs, [](const Spec& tile) { return tile.multicast_m * tile.multicast_n > 1; });

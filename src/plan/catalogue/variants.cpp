@@ -59,6 +59,9 @@ std::vector<Spec> variants(const Spec& tile, const GemmProblem& p) {
     specs.push_back(tile);
     specs.back().by_group = true;
   }
+  Spec halved = tile;
+  halved.half_lines = true;
+  if (may_halve_lines(p, halved)) specs.push_back(halved);
   if (p.conv.kind == Conv::none || !is_plain(tile)) return specs;
   Spec gathering = tile;
   gathering.gather = has_tma(tile.family);

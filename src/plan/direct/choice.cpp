@@ -10,6 +10,7 @@
 #include "plan/direct/rows.h"
 #include "plan/direct/shift.h"
 #include "plan/direct/spread.h"
+#include "plan/direct/spread_wgrad.h"
 #include "plan/direct/wgrad.h"
 #include "plan/direct/windows.h"
 #include "plan/function_config.h"
@@ -148,15 +149,17 @@ std::vector<Spec> direct_specs(const GemmProblem& problem, const DeviceInfo& dev
   // Multiply-adds took 2 to 5 times as long as tensor cores do.
   const auto pixels = shift ? std::nullopt : pixels_spec(problem);
   std::vector<Spec> specs;
-  for (const auto& spec : {direct_windows_spec(problem, device), direct_spread_spec(problem, device), shift,
-                           direct_wgrad_spec(problem, device), pixels})
+  for (const auto& spec :
+       {direct_windows_spec(problem, device), direct_spread_spec(problem, device),
+        direct_spread_wgrad_spec(problem, device), shift, direct_wgrad_spec(problem, device), pixels})
     if (spec) specs.push_back(*spec);
   return specs;
 }
 
 std::optional<Choice> make_direct_choice(const GemmProblem& problem, const DeviceInfo& device, const Spec& spec) {
-  for (const auto make : {make_direct_rows_choice, make_direct_windows_choice, make_direct_spread_choice,
-                          make_direct_shift_choice, make_direct_wgrad_choice, make_pixels_choice}) {
+  for (const auto make :
+       {make_direct_rows_choice, make_direct_windows_choice, make_direct_spread_choice, make_direct_spread_wgrad_choice,
+        make_direct_shift_choice, make_direct_wgrad_choice, make_pixels_choice}) {
     if (auto choice = make(problem, device, spec)) return choice;
   }
   return std::nullopt;
@@ -164,11 +167,13 @@ std::optional<Choice> make_direct_choice(const GemmProblem& problem, const Devic
 
 DirectShape direct_shape(const Choice& choice) {
   const GemmConfig& c = choice.config;
+  const bool back = c.conv.kind == Conv::wgrad;
   if (c.direct.method == DirectMethod::windows) return direct_windows_shape(choice);
-  if (c.direct.method == DirectMethod::spread) return direct_spread_shape(choice);
+  if (c.direct.method == DirectMethod::spread)
+    return back ? direct_spread_wgrad_shape(choice) : direct_spread_shape(choice);
   if (c.direct.method == DirectMethod::shift) return direct_shift_shape(choice);
   if (c.direct.method == DirectMethod::rows) return direct_rows_shape(choice);
-  if (c.conv.kind == Conv::wgrad) return direct_wgrad_shape(choice);
+  if (back) return direct_wgrad_shape(choice);
   const ConvLayout& conv = choice.problem.conv;
   DirectShape shape = direct_images(conv);
   shape.channels = uint32_t(choice.problem.n);
@@ -188,11 +193,13 @@ DirectShape direct_shape(const Choice& choice) {
 
 double predict_direct_us(const Choice& choice, const DeviceInfo& device) {
   const GemmConfig& c = choice.config;
+  const bool back = c.conv.kind == Conv::wgrad;
   if (c.direct.method == DirectMethod::windows) return predict_direct_windows_us(choice, device);
-  if (c.direct.method == DirectMethod::spread) return predict_direct_spread_us(choice, device);
+  if (c.direct.method == DirectMethod::spread)
+    return back ? predict_direct_spread_wgrad_us(choice, device) : predict_direct_spread_us(choice, device);
   if (c.direct.method == DirectMethod::shift) return predict_direct_shift_us(choice, device);
   if (c.direct.method == DirectMethod::rows) return predict_direct_rows_us(choice, device);
-  if (c.conv.kind == Conv::wgrad) return predict_direct_wgrad_us(choice, device);
+  if (back) return predict_direct_wgrad_us(choice, device);
   const double share = double(choice.problem.m) * double(choice.problem.n);
   const double taps = double(c.direct.height.taps) * c.direct.width.taps * c.direct.group;
   const double strides = c.conv.kind == Conv::dgrad ? double(c.direct.height.stride) * c.direct.width.stride : 1;

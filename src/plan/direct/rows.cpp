@@ -16,11 +16,12 @@
 namespace cleave {
 namespace {
 
-constexpr int64_t kMostDepth = 192;      // of K: with 216, registers were spilled
+constexpr int64_t kMostDepth = 352;      // of K
 constexpr int64_t kMostColumns = 1024;   // of D
 constexpr uint32_t kMostSteps = 32;      // pieces of K and columns that the kernel spells out, 2 KiB of filters each
 constexpr uint32_t kMostBlocks = 8;      // of columns, for each of which pixels are read
-constexpr uint32_t kMostRegisters = 80;  // of a thread: pixels, and sums
+constexpr uint32_t kMostRegisters = 80;  // of a thread: pixels, and sums; where there are few pixels
+constexpr uint32_t kMostRegistersOfFew = 104;
 constexpr uint32_t kWarps = kDirectThreads / 32;
 constexpr uint32_t kVector = 4;  // channels of D of a thread, of 32 of a warp: with 8 registers were spilled
 
@@ -107,7 +108,8 @@ std::optional<Choice> make_direct_rows_choice(const GemmProblem& problem, const 
   Choice choice{.spec = spec, .problem = problem};
   GemmConfig& c = choice.config = rows_config(problem, spec);
   const uint32_t registers = rows_eights(c) * (rows_depths(c) * 4 + rows_blocks(c) * 4);
-  if (registers > kMostRegisters || smem_plan(c).bytes > uint32_t(device.shared_memory_per_block)) return std::nullopt;
+  const uint32_t most = spec.tile_m == 128 ? kMostRegistersOfFew : kMostRegisters;
+  if (registers > most || smem_plan(c).bytes > uint32_t(device.shared_memory_per_block)) return std::nullopt;
   choice.rows_of_d = problem.m;
   const uint32_t blocks = blocks_of(problem, c);
   deal_tiles(choice, ceil_div<int64_t>(problem.m, c.tile.m) * blocks, blocks, uint32_t(device.num_sms) * ctas_of_sm(c));

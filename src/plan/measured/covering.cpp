@@ -35,7 +35,10 @@ constexpr const char* kJobs[] = {"bf16 tn",
                                  "grouped fp8 dgrad",
                                  "grouped fp8 wgrad",
                                  "grouped fp8 rows forward",
-                                 "grouped int8 forward"};
+                                 "grouped int8 forward",
+                                 "conv fprop",
+                                 "conv dgrad",
+                                 "conv wgrad"};
 
 Sets read_sets() {
   Sets sets;
@@ -86,6 +89,20 @@ std::vector<Spec> grouped_set(const GemmProblem& p) {
   return forward ? of_jobs({"grouped bf16 forward"}) : of_jobs({"grouped bf16 dgrad"});
 }
 
+/// Those that are not products: of 16-bit types, whose kernels serve others, too.
+std::vector<Spec> conv_set(Conv kind) {
+  switch (kind) {
+    case Conv::fprop:
+      return of_jobs({"conv fprop"});
+    case Conv::dgrad:
+      return of_jobs({"conv dgrad"});
+    case Conv::wgrad:
+      return of_jobs({"conv wgrad"});
+    default:
+      return {};
+  }
+}
+
 }  // namespace
 
 Spec kernel_of(Spec spec) {
@@ -96,7 +113,8 @@ Spec kernel_of(Spec spec) {
 
 std::vector<Spec> covering_set(const GemmProblem& p) {
   if (p.weights_b.format != WeightFormat::none) return {};
-  if (p.conv.kind != Conv::none || p.precision != Precision::tf32) return {};
+  if (p.precision != Precision::tf32) return {};
+  if (p.conv.kind != Conv::none) return conv_set(p.conv.kind);
   if (p.groups.dimension != Grouping::none) return grouped_set(p);
   if (p.scale_a.kind == Scaling::block) return of_jobs({"fp8 blocks"}, {"fp8 rows promoted", "fp8 rows"});
   if (p.a.dtype == DType::i8) return of_jobs({"int8 rows"}, {"fp8 rows"});

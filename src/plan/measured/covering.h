@@ -20,8 +20,8 @@ namespace cleave {
 /// What is compiled for a spec: slices of serial, parallel and stream_k are a launch's to say, and here 1.
 Spec kernel_of(Spec spec);
 
-/// The set for the problem's types, layouts and scales; empty where there is none: convolutions, packed weights, other
-/// kernels than Hopper's.
+/// The set for the problem's types, layouts and scales; empty where there is none: packed weights, float32 in other precisions than
+/// tf32, other kernels than Hopper's.
 std::vector<Spec> covering_set(const GemmProblem& problem);
 
 /// The problem by each kernel of its set that can serve it, where K is split in two slices.

@@ -117,8 +117,12 @@ def test_sums_of_scaled_integers(mode: str) -> None:
     options: dict[str, Any] = {"out_dtype": "float32", "split_k_mode": mode}
     _, pre = cleave.scaled_gemm(a, b, scale_a, scale_b, epilogue=call, **options)
     np.testing.assert_array_equal(pre, cleave.scaled_gemm(a, b, scale_a, scale_b, alpha=0.5, **options))
-    with pytest.raises(ValueError, match="several outputs, but out_scale quantises one"):
-        cleave.scaled_gemm(a, b, scale_a, scale_b, out_scale="row", out_dtype="int8", epilogue=call)
+    q, beside, scale = cleave.scaled_gemm(
+        a, b, scale_a, scale_b, out_scale="row", epilogue=call, **options | {"out_dtype": "int8"}
+    )
+    d, _ = cleave.scaled_gemm(a, b, scale_a, scale_b, epilogue=call, **options)
+    for one, other in zip((q, scale, beside), (*cleave.quantize(d), pre), strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_outputs_go_where_they_are_asked_to() -> None:

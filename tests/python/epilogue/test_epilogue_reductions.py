@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from epilogue_functions import Bounded, assert_close
 from epilogue_operations import OPERATIONS, Draw
-from epilogue_reductions import CUT, OVER, REDUCTIONS, drawn_reductions, reduced
+from epilogue_reductions import OVER, REDUCTIONS, drawn_reductions, reduced
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -24,14 +24,13 @@ MODES = ("none", "serial", "parallel", "cluster", "stream_k")
 def test_drawn_reductions(operation: Any, random: Random, mode: str, seed: int) -> None:
     op = operation(Draw(random, np.random.default_rng(seed)))
     name = operation.__name__
-    allowed = [over for over in OVER if over not in CUT.get(name, ())]
-    chosen = [(random.choice(REDUCTIONS), random.choice(allowed)) for _ in range(2)]
+    chosen = [(random.choice(REDUCTIONS), random.choice(OVER)) for _ in range(2)]
     function = drawn_reductions(tuple(chosen))
     d, *made = op.run(epilogue=function(scale=0.5), split_k_mode=mode)
     exact = Bounded(np.where(op.exists, 0.5 * op.sums.value + 0.25, 0.0), op.sums.error + 1e-6)
     assert_close(op.placed(d), exact, "float32", function.text)
     for got, (reduction, over) in zip(made, chosen, strict=True):
-        expected = reduced(d, reduction, over, name)
+        expected = reduced(d, reduction, over, name, op.ranges)
         assert got.dtype == np.float32 and got.shape == expected.shape, (name, over)
         np.testing.assert_allclose(got, expected, rtol=1e-6, atol=1e-6 * np.abs(expected).max(initial=0.0))
 
@@ -84,6 +83,27 @@ def test_rows_of_no_group_stay_or_become_zero() -> None:
     np.testing.assert_array_equal(out[1], np.where(np.arange(12) < 9, norm, 7))
 
 
+@pytest.mark.parametrize("lead", [(), (3,)])
+def test_groups_that_lie_anywhere(lead: tuple[int, ...]) -> None:
+    """In no order, one of them empty, rows of none between them; results in the middle of an array."""
+    rng = np.random.default_rng(3)
+    a, b = rng.standard_normal((20, 8), np.float32), rng.standard_normal((3, 8, 5), np.float32)
+    starts, counts = np.array([12, 2, 6], np.int64), np.array([7, 0, 3], np.int64)
+
+    @cleave.epilogue
+    def summed(acc):
+        return cleave.outputs(d=acc, rows=cleave.sum(acc, over="rows"), largest=cleave.absmax(acc))
+
+    framed = np.full((3, 3, 5), 7, np.float32), np.full((3, 3), 7, np.float32)
+    out = (None, *(x[1] for x in framed)) if lead else None
+    options = {"zero_rest": True} if lead else {}
+    d, rows, largest = cleave.grouped_gemm(a, b, starts=starts, sizes=counts, epilogue=summed, out=out, **options)
+    parts = [d[s : s + c].astype(float) for s, c in zip(starts, counts, strict=True)]
+    np.testing.assert_allclose(rows, [x.sum(0) for x in parts], rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(largest, [np.abs(x).max(initial=0) for x in parts], rtol=1e-6)
+    assert not lead or all((x[[0, 2]] == 7).all() for x in framed)
+
+
 def test_an_empty_d_is_reduced_to_zeros() -> None:
     a, b = np.ones((4, 8), np.float32), np.ones((8, 0), np.float32)
     _, norm = cleave.gemm(a, b, epilogue=with_norm(bias=np.ones(0, np.float32)), out=(None, np.full(4, 7, np.float32)))
@@ -103,9 +123,9 @@ def test_8_bit_outputs_are_reduced_before_they_are_rounded() -> None:
 
 def test_what_is_refused() -> None:
     a, b = np.ones((6, 8), np.float32), np.ones((2, 8, 5), np.float32)
-    offs = np.array([3, 6], np.int32)
-    with pytest.raises(ValueError, match="largest is reduced over all of D, but rows of D are cut into groups; reduce"):
-        cleave.grouped_gemm(a, b, offs, epilogue=with_largest)
+    with pytest.raises(ValueError, match=r"largest is \(\); it must be \(2,\): one value"):
+        out = (np.empty((6, 5), np.float32), np.empty((), np.float32), np.empty(6, np.float32))
+        cleave.grouped_gemm(a, b, np.array([3, 6], np.int32), epilogue=with_largest, out=out)
     with pytest.raises(ValueError, match=r"norm is \(1, 6\); it must be \(6,\): one value per row of D"):
         out = (None, np.empty((1, 6), np.float32))
         cleave.gemm(a, b[0], epilogue=with_norm(bias=b[0, 0]), out=out)

@@ -366,6 +366,16 @@ def test_parts_that_do_not_fit_together_are_refused() -> None:
         ({"scales": None}, ValueError, "scales is None"),
         ({"zeros": scales_of(2, 64)}, TypeError, "zeros is float16; it must be uint8"),
         ({"perm": np.arange(256)}, TypeError, "perm is int64; it must be int32"),
+        (
+            {"perm": np.arange(256, dtype=np.int32) // 2},
+            ValueError,
+            r"perm\[1\] is 0, which is there before; each of the",
+        ),
+        (
+            {"perm": np.arange(256, dtype=np.int32) + 1},
+            ValueError,
+            r"perm\[255\] is 256; it must name a column, 0 to 255",
+        ),
         ({"format": "mxfp4"}, TypeError, "scales is float16; it must be uint8"),
         ({"format": "mx4"}, ValueError, 'did you mean "mxfp4"'),
         ({"global_scale": np.ones(1, np.float32)}, ValueError, "global_scale is given"),

@@ -156,6 +156,47 @@ def test_sums_of_gradients_may_exceed_float16() -> None:
     assert torch.equal(bias.grad, torch.full((32,), 128_000.0))
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("axes", [1, 2, 3])
+def test_scaled_convolutions(axes: int, compiled: bool) -> None:
+    """Integers times scales; gradients are those of what is no 8-bit number."""
+    torch.compiler.reset()
+    torch.manual_seed(axes)
+    sizes = (7, 6, 5)[:axes]
+    x, w = (
+        torch.randint(-9, 9, (n, *rest, 16), dtype=torch.int8).movedim(-1, 1)
+        for n, rest in ((2, sizes), (24, (3,) * axes))
+    )
+    of_x, of_w = torch.rand(1) / 64, torch.rand(24)
+    row, bias, scale = (torch.randn(size).requires_grad_() for size in ((24,), (24,), ()))
+    residual = torch.randn(2, *sizes, 24).movedim(-1, 1).requires_grad_()
+    column = torch.randn(2, 1, *sizes).requires_grad_()
+
+    def run(x: Any, row: Any, column: Any, residual: Any, scale: Any, bias: Any) -> Any:
+        function = with_norm(row=row, column=column, residual=residual, scale=scale)
+        convolve = getattr(cleave.torch, f"scaled_conv{axes}d")
+        return convolve(x, w, of_x, of_w, bias, padding=1, epilogue=function, out_dtype=torch.float32)
+
+    tensors = row, column, residual, scale, bias
+    made = (torch.compile(run, fullgraph=True, backend="aot_eager") if compiled else run)(x, *tensors)
+    plain = getattr(cleave, f"scaled_conv{axes}d")
+    function = with_norm(row=row.detach(), column=column.detach(), residual=residual.detach(), scale=scale.detach())
+    expected = plain(x, w, of_x, of_w, bias.detach(), padding=1, epilogue=function, out_dtype="float32")
+    for one, other in zip(made, expected, strict=True):
+        assert torch.equal(one, other) and one.stride() == other.stride()
+    *inputs, of_bias = (t.detach().double().requires_grad_() for t in tensors)
+    real = x.double() * of_x.double(), w.double() * of_w.double().view(-1, *(1,) * (axes + 1))
+    acc = getattr(F, f"conv{axes}d")(*real, of_bias, padding=1)
+    inputs[0] = (own := inputs[0]).view(-1, *(1,) * axes)
+    wanted = exact(with_norm, 1, acc, *inputs)
+    weights = [torch.randn_like(t) for t in wanted]
+    mine = sum((t * weight.float()).sum() for t, weight in zip(made, weights, strict=True))
+    theirs = sum((t * weight).sum() for t, weight in zip(wanted, weights, strict=True))
+    grads = torch.autograd.grad(mine, tensors), torch.autograd.grad(theirs, (own, *inputs[1:], of_bias))
+    for got, want in zip(*grads, strict=True):
+        torch.testing.assert_close(got.double(), want, rtol=1e-3, atol=1e-3)
+
+
 def test_autocast_and_backward_of_ones_own() -> None:
     @cleave.epilogue
     def rounded(acc, step: cleave.scalar):

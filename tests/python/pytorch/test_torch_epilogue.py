@@ -310,10 +310,18 @@ def test_what_is_no_function_or_no_input_is_refused(function: Any, message: str)
         cleave.torch.gemm(torch.ones(M, K), torch.ones(K, N), epilogue=function)
 
 
-@pytest.mark.parametrize("dtype", [torch.int8, torch.float8_e4m3fn])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"out_scale": "row", "out_dtype": torch.int8},
+        {"out_scale": "row", "out_dtype": torch.float8_e4m3fn, "use_ue8m0": True},
+        {"out_scale": "tensor", "out_dtype": torch.float8_e4m3fn},
+        {"out_scale": "block_128x128", "out_dtype": torch.int8, "use_ue8m0": True},
+    ],
+    ids=lambda options: options["out_scale"],
+)
 @pytest.mark.parametrize("product", ["gemm", "scaled_gemm", "grouped_gemm"])
-@pytest.mark.parametrize("granularity", ["row", "tensor", "block_128x128"])
-def test_d_is_quantised_as_outside_torch(granularity: str, product: str, dtype: Any) -> None:
+def test_what_another_launch_quantises(product: str, options: dict[str, Any]) -> None:
     torch.manual_seed(0)
     a, b = torch.randn(M, K), torch.randn(2, K, N)
     (q, scale), (weight, weight_scale) = cleave.quantize(a, "int8"), cleave.quantize(b[0].T.contiguous(), "int8")
@@ -322,7 +330,7 @@ def test_d_is_quantised_as_outside_torch(granularity: str, product: str, dtype: 
         "scaled_gemm": (q, weight.T, scale, weight_scale.T),
         "grouped_gemm": (a, b, torch.tensor([3, M - 2], dtype=torch.int32)),
     }[product]
-    options = {"out_dtype": dtype, "out_scale": granularity, "scale_major": "mn"}
+    options = options | {"scale_major": "mn"}
     for epilogue in (None, gelu_only(bias=torch.randn(N), scale=torch.randn(M))):
 
         def call(x: Any, epilogue: Any = epilogue) -> Any:
@@ -362,15 +370,17 @@ def test_options_are_checked() -> None:
         cleave.torch.grouped_gemm(a, b[None], torch.tensor([M]), check_offsets=True)
 
 
-def test_d_that_is_not_quantised() -> None:
+def test_rows_are_quantised_beside_other_outputs() -> None:
     a, b, bias, _, _ = (x.detach() for x in operands())
     with pytest.raises(TypeError, match="out_dtype is None"):
         cleave.torch.gemm(a, b, out_scale="row")
     function = gelu_rows(bias=bias, weight=torch.ones(M))
-    with pytest.raises(ValueError, match="several outputs"):
-        cleave.torch.gemm(a, b, epilogue=function, out_dtype=torch.int8, out_scale="row")
-    with pytest.raises(ValueError, match="use_ue8m0 is True beside"):
-        cleave.torch.gemm(a, b, out_dtype=torch.int8, out_scale="row", use_ue8m0=True)
+    options = {"epilogue": function, "out_dtype": torch.int8, "out_scale": "row"}
+    made, (d, *others) = cleave.torch.gemm(a, b, **options), cleave.torch.gemm(a, b, epilogue=function)
+    expected = (*cleave.quantize(d, "int8"), *others)
+    for same in (made, cleave.gemm(a, b, **options)):
+        assert len(same) == len(expected) == 3
+        assert all(map(torch.equal, (same[0], same[-1], *same[1:-1]), expected))
     with pytest.raises(ValueError, match=r"D is \(1, .*for products whose D is a matrix"):
         cleave.torch.gemm(a[None], b, out_dtype=torch.int8, out_scale="tensor")
 

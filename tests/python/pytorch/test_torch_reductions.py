@@ -100,14 +100,46 @@ def test_groups_compile() -> None:
     def run(a: Any, b: Any, offs: Any) -> Any:
         return cleave.torch.grouped_gemm(a, b, offs, epilogue=bent(bias=torch.zeros(5), scale=1.0))
 
-    by_columns = cleave.epilogue(lambda acc: cleave.outputs(d=acc, norm=cleave.sum_of_squares(acc, over="columns")))
+    for made in (run(a, b, offs), torch.compile(run, fullgraph=True, backend="aot_eager")(a, b, offs)):
+        d, norm, largest = made
+        torch.testing.assert_close(norm, (d**2).sum(1))
+        assert torch.equal(largest, torch.stack([d[:3].abs().max(), d[3:9].abs().max()]))
 
-    def norms(a: Any, b: Any, offs: Any) -> Any:
-        return cleave.torch.grouped_gemm(a, b, offs, epilogue=by_columns)
 
-    with pytest.raises(RuntimeError, match="largest is reduced over all of D, but rows of D are cut into groups"):
-        run(a, b, offs)
-    made = torch.compile(norms, fullgraph=True, backend="aot_eager")(a, b, offs)
-    for got, want in zip(made, norms(a, b, offs), strict=True):
-        assert torch.equal(got, want)
-    torch.testing.assert_close(made[1], (made[0] ** 2).sum(1))
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("dimension", ["rows", "columns"])
+def test_gradients_of_what_each_group_comes_to(dimension: str, compiled: bool) -> None:
+    torch.compiler.reset()
+    torch.manual_seed(1)
+    rows = dimension == "rows"
+    a = torch.randn((12, 8) if rows else (2, 5, 8), requires_grad=True)
+    b = torch.randn((2, 8, 5) if rows else (8, 12), requires_grad=True)
+    scale, offs = torch.randn((), requires_grad=True), torch.tensor([3, 9], dtype=torch.int32)
+
+    @cleave.epilogue
+    def summed(acc, scale: cleave.scalar):
+        x = acc * scale
+        return cleave.outputs(d=x, lines=cleave.sum_of_squares(x, over=dimension), all=cleave.sum(x * acc))
+
+    def run(a: Any, b: Any, scale: Any) -> Any:
+        return cleave.torch.grouped_gemm(a, b, offs, epilogue=summed(scale=scale))
+
+    call = torch.compile(run, fullgraph=True, backend="aot_eager") if compiled else run
+    made = call(a, b, scale)
+    exact = [x.detach().double().requires_grad_() for x in (a, b, scale)]
+    ends = [slice(0, 3), slice(3, 9)]
+    parts = [exact[0][end] @ exact[1][g] if rows else exact[0][g] @ exact[1][:, end] for g, end in enumerate(ends)]
+    along = 0 if rows else 1
+    wanted = (
+        torch.cat(parts, along) * exact[2],
+        torch.stack([((x * exact[2]) ** 2).sum(along) for x in parts]),
+        torch.stack([(x * x * exact[2]).sum() for x in parts]),
+    )
+    d = made[0][:9] if rows else made[0][:, :9]
+    mine, loss = torch.zeros(()), torch.zeros(())
+    for got, want in zip((d, *made[1:]), wanted, strict=True):
+        torch.testing.assert_close(got.double(), want, rtol=1e-4, atol=1e-4)
+        weight = torch.randn_like(want)
+        mine, loss = mine + (got * weight.float()).sum(), loss + (want * weight).sum()
+    for got, want in zip(torch.autograd.grad(mine, (a, b, scale)), torch.autograd.grad(loss, exact), strict=True):
+        torch.testing.assert_close(got.double(), want, rtol=1e-3, atol=1e-3)

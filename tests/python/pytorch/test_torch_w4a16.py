@@ -104,6 +104,15 @@ def test_safetensors_have_all_of_it(tmp_path: Any) -> None:
     assert torch.equal(same(x), layer(x))
 
 
+def test_a_state_dict_with_a_column_twice_is_refused() -> None:
+    layer = layer_with(False, True)
+    state = layer.state_dict()
+    state["perm"] = state["perm"].clone()
+    state["perm"][1] = state["perm"][0]
+    with pytest.raises(ValueError, match=r"perm\[1\] is .*, which is there before; each of the 192 columns"):
+        layer.load_state_dict(state)
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_mxfp4(dtype: Any) -> None:
     """Elements are what they stand for in either dtype, since scales are powers of two; x comes in any."""
@@ -157,6 +166,7 @@ def test_nvfp4(dtype: Any, by_row: bool) -> None:
     torch.testing.assert_close(tracked.grad.float(), expected, rtol=2e-2, atol=2e-2)
     with pytest.raises(ValueError, match=r'scales is torch\.float8_e4m3fn, but the layer is of format "int4"'):
         W4A16Linear(160, 72, group_size=32).load_state_dict(layer.state_dict())
+    torch.compiler.reset()  # else one code object meets too many kinds of arguments
     compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
     assert torch.equal(compiled(x), layer(x))
 
@@ -291,6 +301,7 @@ def test_activations_have_gradients(zeros: bool, act_order: bool) -> None:
 def test_compiled_whole(backend: str) -> None:
     layer = layer_with(zeros=True, act_order=True)
     x = torch.randn(5, 192).bfloat16()
+    torch.compiler.reset()  # else one code object meets too many kinds of arguments
     compiled = torch.compile(layer, fullgraph=True, backend=backend)
     assert torch.equal(compiled(x), layer(x))
     tracked, same = x.clone().requires_grad_(), x.clone().requires_grad_()

@@ -169,7 +169,6 @@ def test_functions_and_what_is_given() -> None:
     ("options", "message"),
     [
         ({"out_scale": "rows", "out_dtype": "int8"}, r'^out_scale is "rows".* Did you mean "row"'),
-        ({"out_scale": "row", "out_dtype": "int8", "use_ue8m0": True}, r'use_ue8m0 is True beside out_scale="row"'),
         ({"out_scale": "block_1x128", "out_dtype": "float16"}, r"out_scale is given, but d is float16.*8-bit"),
         ({"out_scale": "block_1x128"}, r"out_scale is given, but d is float32"),
         ({"scale_out": np.ones((4, 1), np.float32)}, r"scale_out is given without out_scale"),
@@ -186,6 +185,17 @@ def test_functions_and_what_is_given() -> None:
 def test_what_is_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         cleave.gemm(np.zeros((4, 16), np.float32), np.zeros((16, 8), np.float32), **options)
+
+
+@pytest.mark.parametrize("granularity", ["row", "tensor", "block_128x128"])
+def test_powers_of_two_of_what_another_launch_finds(granularity: str) -> None:
+    rng = np.random.default_rng(8)
+    x, weights = rng.standard_normal((140, 64), np.float32), rng.standard_normal((64, 190), np.float32)
+    q, scale = cleave.gemm(x, weights, out_dtype="int8", out_scale=granularity, use_ue8m0=True)
+    expected = cleave.quantize(cleave.gemm(x, weights), "int8", granularity, use_ue8m0=True)
+    np.testing.assert_array_equal(q, expected[0])
+    np.testing.assert_array_equal(scale, expected[1])
+    assert (np.frexp(scale)[0] == 0.5).all()
 
 
 @pytest.mark.parametrize("granularity", ["tensor", "block_128x128"])

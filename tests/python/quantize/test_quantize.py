@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -130,24 +131,27 @@ def test_nan_stays_in_its_group() -> None:
     assert q.tolist() == [[127] * 4, [0] * 4, [127] * 4]
 
 
+@pytest.mark.parametrize("granularity", GRANULARITIES)
 @pytest.mark.parametrize("major", ["k", "mn"])
-def test_scales_that_are_powers_of_two(major: str) -> None:
-    x = np.random.default_rng(3).standard_normal((40, 300), np.float32)
-    _, scale = cleave.quantize(x, "int8", "block_1x128", scale_major=major)
-    rounded, powers = cleave.quantize(x, "int8", "block_1x128", scale_major=major, use_ue8m0=True)
-    np.testing.assert_array_equal(powers, np.exp2(np.ceil(np.log2(scale))))
-    np.testing.assert_array_equal(rounded, np.rint(x / np.repeat(powers, 128, 1)[:, :300]))
+def test_scales_that_are_powers_of_two(major: str, granularity: str) -> None:
+    rng = np.random.default_rng(3)
+    x = (rng.standard_normal((150, 300)) * np.exp2(rng.integers(-3, 4, (150, 1)))).astype(np.float32)
+    call = partial(cleave.quantize, dtype="int8", granularity=granularity, scale_major=major)
+    both_ways = {"transpose": True} if granularity.startswith("block") else {}
+    found = call(x, **both_ways)
+    rounded = call(x, use_ue8m0=True, **both_ways)
+    for scale, powers in zip(found[1::2], rounded[1::2], strict=True):
+        np.testing.assert_array_equal(powers, np.exp2(np.ceil(np.log2(scale))))
+    np.testing.assert_array_equal(rounded[0], np.rint(x / spread(rounded[1], x.shape, granularity)))
+    if both_ways:
+        wide = spread(rounded[3], x.T.shape, granularity)
+        np.testing.assert_array_equal(rounded[2], np.rint(x.T / wide))
 
 
-def test_what_scales_that_are_powers_of_two_do_not_go_with() -> None:
-    x = np.ones((4, 256), np.float32)
-    for options, words in (
-        ({"smooth": np.ones(256, np.float32)}, r"has_smooth \(smooth\)"),
-        ({"transpose": True}, r"has_transpose \(transpose\)"),
-        ({"norm": cleave.rms_norm(eps=1e-6)}, "norm"),
-    ):
-        with pytest.raises(ValueError, match=f"use_ue8m0.* is true beside {words}, with which it is not served; leave"):
-            cleave.quantize(x, "int8", "block_1x128", use_ue8m0=True, **options)
+@pytest.mark.parametrize("options", [{"scale": np.ones((1, 1), np.float32)}, {"symmetric": False}])
+def test_scales_that_are_not_powers_of_two(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="use_ue8m0"):
+        cleave.quantize(np.ones((4, 8), np.float32), "int8", "tensor", use_ue8m0=True, **options)
 
 
 # --- torch, which has 8-bit floats ---

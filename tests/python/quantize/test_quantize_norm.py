@@ -36,6 +36,8 @@ def spread(scale: np.ndarray, shape: tuple[int, int], granularity: str) -> np.nd
 
 def reach(y: np.ndarray, granularity: str, symmetric: bool) -> np.ndarray:
     """What the largest q stands for, or all 256 values of it, in the shape of the scales."""
+    if granularity == "tensor":
+        y = y.reshape(1, -1)
     cuts = range(0, y.shape[1], 128) if granularity == "block_1x128" else [0]
     size = 128 if granularity == "block_1x128" else y.shape[1]
     pieces = [y[:, cut : cut + size] for cut in cuts]
@@ -86,7 +88,8 @@ def test_int8_is_the_nearest(data) -> None:
     if draw(st.booleans()):
         options["normed_out"] = np.zeros_like(x)
     y = normed(h, norm)
-    if granularity == "tensor":
+    given = granularity == "tensor" and draw(st.booleans())
+    if given:
         options["scale"] = np.float32([abs(y).max() / 100 + 1e-3])
         if not symmetric:
             options["zero"] = np.int32([-7])
@@ -113,7 +116,7 @@ def test_int8_is_the_nearest(data) -> None:
     step = np.where(step > 0, step, np.inf)
     exact = np.clip(y / step + zero, -128, 127)
     assert (abs(exact - q) <= 0.5001 + slack / step).all()
-    if granularity != "tensor":
+    if not given:
         expected = reach(y, granularity, symmetric) / (127 if symmetric else 255)
         np.testing.assert_allclose(scale, expected, rtol=3e-6, atol=float(slack.max()) / 64)
     if "normed_out" in options:
@@ -132,7 +135,7 @@ def test_is_the_norm_quantised(source: str, dtype: str, granularity: str) -> Non
     torch.manual_seed(0)
     x, residual = (torch.randn(7, 600).to(getattr(torch, source)) for _ in range(2))
     weight = torch.randn(600).to(x.dtype)
-    given = {"scale": torch.tensor([0.02])} if granularity == "tensor" else {}
+    given = {"scale": torch.tensor([0.02])} if granularity == "tensor" and dtype == "int8" else {}
     q, scale, sums = cleave.quantize(
         x, dtype, granularity, norm=cleave.rms_norm(weight, 1e-5), residual=residual, **given
     )
@@ -144,6 +147,16 @@ def test_is_the_norm_quantised(source: str, dtype: str, granularity: str) -> Non
     differ = (q.float() - expected.float()).abs()
     most = {"int8": 1.0, "float8_e4m3fn": 32.0, "float8_e5m2": 8192.0}[dtype]  # a step, where rounding was close
     assert differ.max() <= most and (differ > 0).float().mean() < 0.01
+
+
+@pytest.mark.parametrize("granularity", ["tensor", "row", "block_1x128"])
+def test_scales_that_are_powers_of_two(granularity: str) -> None:
+    x = np.random.default_rng(4).standard_normal((9, 300), np.float32)
+    norm, normed = cleave.rms_norm(), np.empty_like(x)
+    _, scale = cleave.quantize(x, "int8", granularity, norm=norm)
+    q, powers, _ = cleave.quantize(x, "int8", granularity, norm=norm, normed_out=normed, use_ue8m0=True)
+    np.testing.assert_array_equal(powers, np.exp2(np.ceil(np.log2(scale))))
+    np.testing.assert_array_equal(q, np.rint(normed / spread(powers, x.shape, granularity)))
 
 
 def test_in_place_as_vllm() -> None:
@@ -186,7 +199,6 @@ NORM = cleave.rms_norm(np.ones(256, np.float32))
 BAD: dict[str, tuple[dict[str, Any], type[Exception], tuple[str, ...]]] = {
     "norm is an array": ({"norm": X[0]}, TypeError, ("norm is", "cleave.rms_norm(weight, eps)")),
     "squares": ({"granularity": "block_128x128"}, ValueError, ("block_128x128 with norm", "block_1x128")),
-    "a tensor's own scale": ({"granularity": "tensor"}, ValueError, ("no scale is given", "pass scale")),
     "smooth": ({"smooth": np.ones(256, np.float32)}, ValueError, ("smooth", "norm's weight and bias")),
     "transpose": (
         {"granularity": "block_1x128", "transpose": True},

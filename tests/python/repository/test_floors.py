@@ -9,11 +9,23 @@ import pytest
 ROOT = Path(__file__).parents[3]
 KERNELS, SOURCES, MODULE = ROOT / "kernels" / "cleave", ROOT / "src", ROOT / "python" / "src"
 
-# From the ground up. Kernels of reduce, quantize, moe, route, lora and peers are programs of their own, which no other
-# includes.
-KERNEL_FLOORS = ["core", "ptx", "memory", "conv", "schedule", "config", "tile", "mainloop", "weights", "conv_load"]
+# From the ground up. Kernels of reduce, quantize, moe, route and lora are programs of their own, which no other
+# includes; those of peers, too, but what ranks say to each other is a product's as well.
+KERNEL_FLOORS = [
+    "core",
+    "ptx",
+    "memory",
+    "peers",
+    "conv",
+    "schedule",
+    "config",
+    "tile",
+    "mainloop",
+    "weights",
+    "conv_load",
+]
 KERNEL_FLOORS += ["epilogue", "split_k", "direct", "kernel"]
-KERNEL_FLOORS += ["reduce", "quantize", "moe", "route", "lora", "peers"]
+KERNEL_FLOORS += ["reduce", "quantize", "moe", "route", "lora"]
 SOURCE_FLOORS = ["process", "base", "launch", "epilogue", "problem", "operands", "jit", "cpu", "weights", "runtime"]
 SOURCE_FLOORS += ["quantize", "moe", "route", "lora", "peers", "plan", "all_kernels", "emit"]
 MODULE_FLOORS = ["module", "call", "array", "inputs", "plans", "product", "operation", "tools"]

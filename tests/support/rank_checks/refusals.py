@@ -76,6 +76,9 @@ def refusals_name_argument_value_and_remedy(ranks: Ranks) -> None:
             ValueError,
             f"a is on {a.device} and bias on meta; move one",
         ),
+        (lambda: cd.gemm_all_reduce(a, b, actvation="relu"), TypeError, "'actvation'. Did you mean 'activation'"),
+        (lambda: cd.gemm_all_reduce(a, b, split_k_mode="serial"), TypeError, "'split_k_mode'. It has a, b, group"),
+        (lambda: cd.gemm_all_reduce(a, b, dist.GroupMember.NON_GROUP_MEMBER), RuntimeError, "not in the group of gemm"),
         (lambda: cd.explain("gemm_all_reduce", -1, 8), ValueError, "m is -1 and n is 8; they must be 0 or more"),
         (lambda: cd.explain("gemm", 8, 8), ValueError, "operation is 'gemm'; it must be one of all_gather_gemm"),
     ]

@@ -16,8 +16,8 @@ def register() -> None:
     declare(
         {
             "conv": lambda call: _made(call, call.input, _output_size(call)),
-            "scaled_conv": lambda call: _new(
-                call.input, _output_size(call), call.out_dtype or default_dtype(call.input, call.scale_a)
+            "scaled_conv": lambda call: _made(
+                call, call.input, _output_size(call), default=default_dtype(call.input, call.scale_a)
             ),
             "conv_dgrad": lambda call: _made(call, call.grad_output, call.input_size),
             "conv_wgrad": lambda call: _made(call, call.input, call.weight_size, line=0),
@@ -25,12 +25,12 @@ def register() -> None:
     )
 
 
-def _made(call: Any, like: Tensor, size: Sequence[int], line: int = 1) -> Any:
+def _made(call: Any, like: Tensor, size: Sequence[int], line: int = 1, default: torch.dtype | None = None) -> Any:
     """D, or what an epilogue function makes. line: the dimension of D that a line of inputs lies along."""
     if call.epilogue is None:
-        return _new(like, size, call.out_dtype)
+        return _new(like, size, call.out_dtype or default)
     (of_d, _), *others = outputs(call.epilogue)
-    d = _new(like, size, call.out_dtype or of_d)
+    d = _new(like, size, call.out_dtype or of_d or default)
     return [d, *(_reduced(d, shape, line, dtype or d.dtype) for dtype, shape in others)]
 
 

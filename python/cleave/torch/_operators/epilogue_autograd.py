@@ -48,8 +48,9 @@ def register() -> None:
     for op in (torch.ops.cleave.gemm.epilogue, torch.ops.cleave.scaled_gemm.epilogue):
         gradients = partial(_gradients, _spread_over_matrix)
         _register(_Operation(op, _SUM_OF_PRODUCTS, _of_product, gradients, Tensor.contiguous))
-    for operator in conv_autograd.OPERATORS:
-        op = getattr(torch.ops.cleave, operator.name).epilogue
+    forms = [(operator.name, operator) for operator in conv_autograd.OPERATORS]
+    for name, operator in (*forms, ("scaled_conv", dict(forms)["conv"])):
+        op = getattr(torch.ops.cleave, name).epilogue
         added = [name for name in ("bias", "c") if name in operator.arguments]
         _register(
             _Operation(

@@ -212,7 +212,12 @@ def _with_scales(d: Tensor, scale_major: str, stacks_rows: bool) -> tuple[Tensor
     return d, d.new_empty((*batch, blocks, rows), dtype=torch.float32).mT
 
 
-def _outputs(call: Any, make: Callable[[Any, torch.dtype], Tensor], dtype: torch.dtype) -> Any:
+def _outputs(
+    call: Any,
+    make: Callable[[Any, torch.dtype], Tensor],
+    dtype: torch.dtype,
+    count_groups: Callable[[Any], Any] | None = None,
+) -> Any:
     """D, or what an epilogue function makes: D and others of its shape; or D and its scales."""
     if call.out_scale is not None:
         return _with_scales(make(call, call.out_dtype or dtype), call.scale_major, call.counts is not None)
@@ -220,16 +225,21 @@ def _outputs(call: Any, make: Callable[[Any, torch.dtype], Tensor], dtype: torch
         return make(call, call.out_dtype or dtype)
     (of_d, _), *others = outputs(call.epilogue)
     d = make(call, call.out_dtype or of_d or dtype)
-    return [d, *(d.new_empty(_reduced(d.shape, shape), dtype=other or d.dtype) for other, shape in others)]
+    groups = None if count_groups is None or d.dim() == 3 else count_groups(call)
+    along = "row" if call.a.dim() == 3 else "column"  # where columns of D are cut, or rows
+    shapes = [_reduced(d.shape, shape, None if shape == along else groups) for _, shape in others]
+    return [d, *(d.new_empty(of, dtype=other or d.dtype) for of, (other, _) in zip(shapes, others, strict=True))]
 
 
-def _reduced(shape: torch.Size, to: str) -> tuple[Any, ...]:
-    """That of an output of an epilogue function, where D is a matrix or a batch of them."""
+def _reduced(shape: torch.Size, to: str, groups: Any) -> tuple[Any, ...]:
+    """That of an output of an epilogue function, where D is a matrix or a batch of them. groups: that it is reduced
+    over, or None."""
     *batch, rows, columns = shape
     height, width = rows if to in ("column", "matrix") else 1, columns if to in ("row", "matrix") else 1
     if batch or to == "matrix":
         return (*batch, height, width)
-    return () if to == "scalar" else (height * width,)
+    own = () if groups is None else (groups,)
+    return own if to == "scalar" else (*own, height * width)
 
 
 _NORMED = {
@@ -241,8 +251,10 @@ _RESULTS = {
     "gemm": lambda call: _outputs(call, _product, default_dtype(call.a)),
     "scaled_gemm": lambda call: _outputs(call, _product, default_dtype(call.a, call.scale_a)),
     "mixed_gemm": lambda call: _outputs(call, _mixed_gemm, _float_dtype(call.a)),
-    "mixed_grouped_gemm": lambda call: _outputs(call, _mixed_grouped_gemm, _float_dtype(call.a)),
-    "grouped_gemm": lambda call: _outputs(call, _grouped_gemm, default_dtype(call.a, call.scale_a)),
+    "mixed_grouped_gemm": lambda call: _outputs(
+        call, _mixed_grouped_gemm, _float_dtype(call.a), lambda call: call.offs.shape[0]
+    ),
+    "grouped_gemm": lambda call: _outputs(call, _grouped_gemm, default_dtype(call.a, call.scale_a), _group_count),
     "quantize": lambda call: _quantized(call.x, call.dtype, call.granularity, call.scale_major),
     "quantize_asymmetric": _quantize_asymmetric,
     "quantize_static": lambda call: _packed(call.x, call.dtype),

@@ -1,51 +1,17 @@
-"""Products in the vocabulary of CUTLASS's Python interface, with split-K added.
-
-plan = cleave.op.Gemm(element=torch.float16, layout=cleave.LayoutType.RowMajor)
-plan.activation = "relu"
-plan.run(A, B, C, D, alpha=1.0, beta=0.5, split_k_mode="parallel", split_k_slices=16)
-"""
+"""Products of matrices: plain, scaled and grouped."""
 
 from __future__ import annotations
 
-import enum
-import functools
 import inspect
 from dataclasses import dataclass
 from typing import Any
 
-from . import _core
-from ._mistakes import parameters_of
+from .. import _core
+from .._mistakes import parameters_of
+from ._types import DataType, LayoutType, element_of, layout_of
 
-__all__ = [
-    "Conv2dDgrad",
-    "Conv2dFprop",
-    "Conv2dWgrad",
-    "DataType",
-    "Gemm",
-    "GemmRun",
-    "GroupedGemm",
-    "LayoutType",
-    "ScaledGemm",
-]
-
-
-class DataType(enum.Enum):
-    """Element types, under CUTLASS's names."""
-
-    f16 = "float16"
-    bf16 = "bfloat16"
-    f32 = "float32"
-    e4m3 = "float8_e4m3fn"
-    e5m2 = "float8_e5m2"
-    s8 = "int8"
-    s32 = "int32"
-
-
-class LayoutType(enum.Enum):
-    """Which elements of a stored matrix are neighbours: those of a row, or those of a column."""
-
-    RowMajor = "row"
-    ColumnMajor = "column"
+# What shapes no plan.
+_OF_CALLS = ("check_offsets", "workspace")
 
 
 @dataclass(frozen=True)
@@ -109,13 +75,13 @@ class Gemm:
         C: Any = None,
         D: Any = None,
     ):
-        self._accumulator = _element(element_accumulator)
+        self._accumulator = element_of(element_accumulator)
         if self._accumulator not in (None, DataType.f32, DataType.s32):
             raise TypeError(f"element_accumulator is {element_accumulator}; it must be float32 or int32")
         elements = {"A": element_A, "B": element_B, "C": element_C, "D": element_D}
         layouts = {"A": layout_A, "B": layout_B, "C": layout_C, "D": layout_C}
-        self._elements = {name: _element(_either(own, element)) for name, own in elements.items()}
-        self._layouts = {name: _layout(_either(own, layout)) for name, own in layouts.items()}
+        self._elements = {name: element_of(either(own, element)) for name, own in elements.items()}
+        self._layouts = {name: layout_of(either(own, layout)) for name, own in layouts.items()}
         self._matrices = {"A": A, "B": B, "C": C, "D": D}
         self.alpha = alpha
         self.beta = beta
@@ -174,7 +140,7 @@ class Gemm:
         asynchronous, and in CUDA graphs. print_module: print the kernel's source. `options` and the
         errors are those of `cleave.gemm`: split_k_mode, split_k_slices, precision, bias and so on.
         """
-        alpha, beta = _either(alpha, self.alpha), _either(beta, self.beta)
+        alpha, beta = either(alpha, self.alpha), either(beta, self.beta)
         A, B, read = self._read((A, B, C, D), beta)
         options = _lowered(options) | read
         dtype, _, _, device, stream = _core.inspect(A, "A", stream)
@@ -196,7 +162,7 @@ class Gemm:
         The plan is returned, and kept as the attribute `plan`, which `cleave.emit` reads. `options`
         are those of `run` that shape a plan: split_k_mode, bias, scale_A, offs and so on.
         """
-        A, B, read = self._read((A, B, C, D), _either(beta, self.beta))
+        A, B, read = self._read((A, B, C, D), either(beta, self.beta))
         self._check_accumulator(_core.inspect(A, "A")[0])
         self.plan = self._planner(A, B, **_lowered(options), **read)
         return self.plan
@@ -204,7 +170,7 @@ class Gemm:
     def _read(self, matrices: tuple[Any, ...], beta: float) -> tuple[Any, Any, dict[str, Any]]:
         """A, B, and C, D and the attributes as options of a product, all checked."""
         given = {
-            name: _either(array, default)
+            name: either(array, default)
             for array, (name, default) in zip(matrices, self._matrices.items(), strict=True)
         }
         for name, array in given.items():
@@ -269,7 +235,7 @@ class ScaledGemm(Gemm):
         **others: Any,
     ):
         super().__init__(
-            layout=layout, element_A=_either(element_A, element), element_B=_either(element_B, element), **others
+            layout=layout, element_A=either(element_A, element), element_B=either(element_B, element), **others
         )
 
 
@@ -286,165 +252,10 @@ class GroupedGemm(Gemm):
     _planner = staticmethod(_core.plan_grouped_gemm)
 
 
-class _Conv2d(Gemm):
-    """The base of the convolutions: the arguments of `Gemm`, except that there is only one layout."""
-
-    __slots__ = ()
-    _kind: str
-
-    def __init__(
-        self,
-        element: Any = None,
-        *,
-        element_A: Any = None,
-        element_B: Any = None,
-        element_C: Any = None,
-        element_D: Any = None,
-        element_accumulator: Any = None,
-        alpha: float = 1.0,
-        beta: float = 0.0,
-        A: Any = None,
-        B: Any = None,
-        C: Any = None,
-        D: Any = None,
-    ):
-        super().__init__(
-            element, element_A=element_A, element_B=element_B, element_C=element_C,
-            element_D=element_D, element_accumulator=element_accumulator, alpha=alpha, beta=beta,
-            A=A, B=B, C=C, D=D,
-        )  # fmt: skip
-
-    def run(
-        self,
-        A: Any = None,
-        B: Any = None,
-        C: Any = None,
-        D: Any = None,
-        stride: Any = (1, 1),
-        padding: Any = (0, 0),
-        dilation: Any = (1, 1),
-        alpha: float | None = None,
-        beta: float | None = None,
-        split_k: tuple[str, int | None] = ("auto", None),
-        sync: bool = True,
-        print_module: bool = False,
-        stream: Any = None,
-        *,
-        size: tuple[int, ...] | None = None,
-        **options: Any,
-    ) -> GemmRun:
-        """Convolves. Without D the result is a new array, found in the returned object's `D`.
-
-        C is read only if beta is not 0. split_k: a mode and a number of slices, or None for the
-        planner's. size: of Dgrad and Wgrad the shape of the result, where neither D nor C has it.
-        sync and print_module are those of `Gemm.run`, the other arguments and `options` (groups,
-        bias, precision and so on), and the errors, those of `cleave.conv2d` and its gradients.
-        """
-        options |= self._sizes((A, B, C, D), size, split_k)
-        options |= {"stride": stride, "padding": padding, "dilation": dilation}
-        return super().run(A, B, C, D, alpha, beta, sync, print_module, stream=stream, **options)
-
-    def construct(
-        self,
-        A: Any = None,
-        B: Any = None,
-        C: Any = None,
-        D: Any = None,
-        *,
-        beta: float | None = None,
-        size: tuple[int, ...] | None = None,
-        split_k: tuple[str, int | None] = ("auto", None),
-        **options: Any,
-    ) -> _core.GemmPlan:
-        """Plans what `run` does with these arguments, without doing it, as `Gemm.construct`."""
-        options |= self._sizes((A, B, C, D), size, split_k)
-        return super().construct(A, B, C, D, beta=beta, **options)
-
-    def _sizes(self, matrices: tuple[Any, ...], size: Any, split_k: tuple[str, int | None]) -> dict[str, Any]:
-        """What is made of the split, and of the size if A and B do not say it."""
-        try:
-            mode, slices = split_k
-        except (TypeError, ValueError):
-            raise TypeError(f'split_k is {split_k!r}; it must be a mode and a number, as ("serial", 4)') from None
-        options = {"split_k_mode": mode, "split_k_slices": slices}
-        if self._kind == "fprop":
-            if size is not None:
-                raise TypeError("A and B say the size of D; leave size out")
-            return options
-        given = zip(matrices, self._matrices.items(), strict=True)
-        arrays = {name: _either(array, default) for array, (name, default) in given}
-        for name in "DC":
-            if size is None and arrays[name] is not None:
-                size = _core.inspect(arrays[name], name)[1]
-        if size is None:
-            raise TypeError("D is missing; pass it, or the shape that it should have as size")
-        return options | {"size": size}
-
-
-class Conv2dFprop(_Conv2d):
-    """D = activation(alpha * conv(A, B) + beta * C + bias), of images A [N, C, H, W] and filters B.
-
-    Element types as in `Gemm`; shapes, memory (channels_last) and errors as in `cleave.conv2d`.
-    """
-
-    __slots__ = ()
-    _kind = "fprop"
-    _planner = staticmethod(functools.partial(_core.plan_conv2d, _kind))
-    _multiply = staticmethod(_core.conv2d)
-
-
-class Conv2dDgrad(_Conv2d):
-    """The images' gradient D, of the outputs' A and filters B: see `cleave.conv2d_dgrad`."""
-
-    __slots__ = ()
-    _kind = "dgrad"
-    _planner = staticmethod(functools.partial(_core.plan_conv2d, _kind))
-
-    @staticmethod
-    def _multiply(A: Any, B: Any, *, size: tuple[int, ...], **options: Any) -> Any:
-        return _core.conv2d_dgrad(size, B, A, **options)
-
-
-class Conv2dWgrad(_Conv2d):
-    """The filters' gradient D, of the outputs' A and images B: see `cleave.conv2d_wgrad`.
-
-    Its activation is "none".
-    """
-
-    __slots__ = ()
-    _kind = "wgrad"
-    _planner = staticmethod(functools.partial(_core.plan_conv2d, _kind))
-
-    @staticmethod
-    def _multiply(A: Any, B: Any, *, size: tuple[int, ...], activation: str, **options: Any) -> Any:
-        if activation != "none":
-            raise ValueError(f"activation is {activation}, but Conv2dWgrad has none; leave it out")
-        return _core.conv2d_wgrad(B, size, A, **options)
-
-
-# What shapes no plan.
-_OF_CALLS = ("check_offsets", "workspace")
-
-
 def _lowered(options: dict[str, Any]) -> dict[str, Any]:
     """scale_A as `cleave.scaled_gemm` calls it, and so on."""
     return {name.lower(): value for name, value in options.items()}
 
 
-def _either(own: Any, common: Any) -> Any:
+def either(own: Any, common: Any) -> Any:
     return common if own is None else own
-
-
-def _element(value: Any) -> DataType | None:
-    if value is None or isinstance(value, DataType):
-        return value
-    return DataType(_core.dtype_name(value))
-
-
-def _layout(value: Any) -> LayoutType | None:
-    if value is None or isinstance(value, LayoutType):
-        return value
-    try:
-        return LayoutType[getattr(value, "name", value)]  # CUTLASS's own enum has the same names
-    except (KeyError, TypeError):
-        raise ValueError(f"layout is {value!r}; it must be RowMajor or ColumnMajor") from None

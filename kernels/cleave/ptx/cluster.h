@@ -1,0 +1,48 @@
+// CTAs of a cluster: where they meet, and each other's shared memory.
+#pragma once
+
+#include "cleave/core/macros.h"
+
+namespace cleave::ptx {
+
+CLEAVE_DEVICE uint32_t cluster_rank() {
+  uint32_t rank;
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+
+/// All threads of all CTAs of the cluster meet. Orders no memory: it says that the others are
+/// there, and what they initialised is fenced on its own.
+CLEAVE_DEVICE void cluster_meet() {
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+}
+
+/// The same in two halves.
+CLEAVE_DEVICE void cluster_arrive() {
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+}
+CLEAVE_DEVICE void cluster_wait() {
+  asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
+}
+
+/// As cluster_meet(), and what each wrote before, the others see.
+CLEAVE_DEVICE void cluster_sync() {
+  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
+/// What CTA `rank` has where `own` is this CTA's.
+CLEAVE_DEVICE uint32_t load_shared_of(const uint32_t* own, uint32_t rank) {
+  uint32_t value;
+  asm volatile(
+      "{\n"
+      ".reg .u32 from;\n"
+      "mapa.shared::cluster.u32 from, %1, %2;\n"
+      "ld.shared::cluster.u32 %0, [from];\n"
+      "}"
+      : "=r"(value)
+      : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(own))), "r"(rank)
+      : "memory");
+  return value;
+}
+
+}  // namespace cleave::ptx

@@ -1,0 +1,73 @@
+#include "all_kernels/collector.h"
+#include "all_kernels/subjects.h"
+#include "all_kernels/typical_problems.h"
+
+namespace cleave {
+
+using namespace typical;
+
+namespace {
+
+/// Forward, data gradient, weight gradient.
+void gradients(Collector& all) {
+  for (const SplitKMode split : {SplitKMode::none, SplitKMode::parallel, SplitKMode::stream_k}) {
+    const bool all_sharings = split == SplitKMode::none;
+    const GemmProblem tn = product(DType::bf16, DType::bf16, DType::bf16);
+    all.visit(grouped(tn, Grouping::m), split, all_sharings);
+    all.visit(grouped(tn, Grouping::n), split);
+    GemmProblem adapter = tn;
+    adapter.has_c = true;
+    all.visit(grouped(adapter, Grouping::m), split);
+    all.visit(grouped(product(DType::bf16, DType::bf16, DType::bf16, Major::k, Major::mn), Grouping::m), split);
+    GemmProblem gradient = product(DType::bf16, DType::bf16, DType::f32, Major::mn, Major::mn);
+    gradient.has_c = true;
+    all.visit(grouped(gradient, Grouping::k), split, all_sharings);
+  }
+  const GemmProblem feed_forward = with_swiglu(product(DType::bf16, DType::bf16, DType::bf16));
+  all.visit(feed_forward, SplitKMode::none, true);
+  all.visit(grouped(feed_forward, Grouping::m));
+  all.visit(grouped(scaled(DType::e4m3, DType::e4m3, DType::bf16, kVector, kVector, true), Grouping::m));
+  // Tiles of groups of columns have two mainloops.
+  for (const SplitKMode split :
+       {SplitKMode::none, SplitKMode::serial, SplitKMode::parallel, SplitKMode::cluster, SplitKMode::stream_k}) {
+    all.visit(grouped(scaled(DType::e4m3, DType::e4m3, DType::bf16, kLines, kSquares), Grouping::m), split);
+    all.visit(grouped(scaled(DType::e4m3, DType::e4m3, DType::bf16, kSquares, kLines), Grouping::n), split);
+  }
+  all.visit(grouped(scaled(DType::e4m3, DType::e4m3, DType::bf16, kVector, kVector), Grouping::n));
+  GemmProblem gradient = scaled(DType::e4m3, DType::e4m3, DType::f32, kLines, kLines);
+  gradient.groups.bounds = GroupBounds::aligned_ends;
+  gradient.groups.spacing = kScaleBlock;
+  for (const SplitKMode split : {SplitKMode::none, SplitKMode::parallel, SplitKMode::stream_k}) {
+    gradient.groups.apart = false;
+    all.visit(grouped(gradient, Grouping::k), split);
+    gradient.groups.apart = true;
+    all.visit(grouped(gradient, Grouping::k), split, split == SplitKMode::none);
+  }
+}
+
+/// Groups of rows that a list names: what threads copy beside scales.
+void lists(Collector& all) {
+  const GemmProblem operands[] = {product(DType::bf16, DType::bf16, DType::bf16),
+                                  scaled(DType::e4m3, DType::e4m3, DType::bf16, kVector, kVector, true),
+                                  scaled(DType::e4m3, DType::e4m3, DType::bf16, kLines, kSquares),
+                                  scaled(DType::i8, DType::i8, DType::bf16, kLines, kLines)};
+  for (const GemmProblem& p : operands) {
+    for (const SplitKMode split : {SplitKMode::none, SplitKMode::parallel, SplitKMode::stream_k})
+      all.visit(listed(grouped(p, Grouping::m)), split, split == SplitKMode::none);
+    all.visit(listed(grouped(with_swiglu(p), Grouping::m)), SplitKMode::none, true);
+    GemmProblem found = with_swiglu(p);
+    found.d.dtype = DType::e4m3;
+    found.scale_out = kLines;
+    all.visit(listed(grouped(found, Grouping::m)), SplitKMode::none, true);
+  }
+  all.visit(listed(grouped(with_function(operands[0]), Grouping::m)));
+}
+
+}  // namespace
+
+void visit_groups(Collector& all) {
+  gradients(all);
+  lists(all);
+}
+
+}  // namespace cleave

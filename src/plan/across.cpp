@@ -1,0 +1,115 @@
+#include "cleave/across.h"
+
+#include <algorithm>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+
+#include "cleave/device.h"
+#include "cleave/peers/strip_sizes.h"
+#include "plan/across.h"
+#include "plan/catalogue/candidates.h"
+#include "plan/gpu_plan.h"
+#include "problem/problem_hash.h"
+
+namespace cleave {
+namespace {
+
+constexpr double kMostSlower = 1.1;  // than the product alone, before the launch that is left out no longer pays
+constexpr size_t kMostPlans = 1024;
+
+struct AcrossHash {
+  size_t operator()(const AcrossProblem& p) const {
+    return ProblemHash()(p.product) ^ size_t(p.ranks) << 8 ^ size_t(p.partial);
+  }
+};
+
+/// What the fold behind it would add up.
+GemmProblem partial_of(const AcrossProblem& p) {
+  GemmProblem partial = p.product;
+  partial.has_c = false;
+  partial.c = {};
+  partial.bias = Bias::none;
+  partial.bias_dtype = GemmProblem().bias_dtype;
+  partial.epilogue = EpilogueProblem();
+  partial.d = {.dtype = p.partial, .stride_row = p.product.n};
+  return partial;
+}
+
+bool is_served(const AcrossProblem& problem) {
+  const GemmProblem& p = problem.product;
+  return p.device != kCpu && p.batch == 1 && p.k > 0 && is_wide_float(p.a.dtype) &&
+         p.groups.dimension == Grouping::none && p.conv.kind == Conv::none && p.epilogue.gates == Gates::none &&
+         p.weights_b.format == WeightFormat::none && p.scale_a.kind == Scaling::none && !p.has_scale_d && !p.has_amax &&
+         is_wide_float(p.d.dtype) && fits_strips(problem.ranks, p.m, p.n, size_of(problem.partial)) &&
+         validate(p).empty();
+}
+
+/// K in one piece: then the bits follow from nothing else.
+bool is_whole(const Choice& choice) {
+  const Spec& s = choice.spec;
+  return s.family == KernelFamily::sm90 && s.split == SplitKMode::none && s.slices == 1 && !s.in_turn && !s.apart;
+}
+
+/// Each warpgroup has a strip of 64 columns and all rows, and each CTA one whole tile.
+bool has_strips(const Choice& choice, const AcrossProblem& problem) {
+  const GemmConfig& c = choice.config;
+  const uint32_t bytes = size_of(problem.partial);
+  const uint32_t rows = 8 * blocks_of_vector(bytes) * strip_vectors(uint32_t(problem.product.m), bytes);
+  return is_whole(choice) && choice.spec.transposed && !c.warps.pingpong && c.cluster.k == 1 && !c.scales.promote &&
+         c.tile.m == kStripColumns * c.warps.consumers && c.tile.n >= rows && problem.product.n % c.tile.m == 0 &&
+         choice.tiles <= choice.blocks;
+}
+
+std::optional<Choice> choose(const AcrossProblem& problem) {
+  const DeviceInfo& device = device_info(problem.product.device);
+  const auto alone = plan(partial_of(problem));
+  const Choice* const found = choice_of(*alone);
+  if (found == nullptr || !is_whole(*found)) return std::nullopt;
+  if (const auto same = make_choice(problem.product, device, found->spec); same && has_strips(*same, problem))
+    return same;
+  const auto all = candidates(problem.product, device);
+  const auto other = std::ranges::find_if(all, [&](const Choice& c) { return has_strips(c, problem); });
+  if (other == all.end() || other->predicted_us > all.front().predicted_us * kMostSlower) return std::nullopt;
+  return *other;
+}
+
+std::shared_ptr<const GemmPlan> make_plan(const AcrossProblem& problem) {
+  if (!is_served(problem)) return nullptr;
+  std::optional<Choice> choice = choose(problem);
+  if (!choice) return nullptr;
+  const uint32_t vectors = strip_vectors(uint32_t(problem.product.m), size_of(problem.partial));
+  choice->config.across = {uint32_t(problem.ranks), problem.partial, vectors};
+  return make_gpu_plan(problem.product, *choice, "adds up what other ranks have before its epilogue");
+}
+
+struct Known {
+  std::mutex mutex;
+  std::unordered_map<AcrossProblem, std::shared_ptr<const GemmPlan>, AcrossHash> plans;
+};
+
+/// Never destroyed, as other plans are not.
+Known& known() {
+  static Known& all = *new Known;
+  return all;
+}
+
+}  // namespace
+
+std::shared_ptr<const GemmPlan> plan_across(const AcrossProblem& problem) {
+  {
+    const std::lock_guard lock(known().mutex);
+    if (const auto found = known().plans.find(problem); found != known().plans.end()) return found->second;
+  }
+  auto made = make_plan(problem);
+  const std::lock_guard lock(known().mutex);
+  if (known().plans.size() >= kMostPlans) known().plans.clear();
+  return known().plans.emplace(problem, std::move(made)).first->second;
+}
+
+void forget_plans_across() {
+  const std::lock_guard lock(known().mutex);
+  known().plans.clear();
+}
+
+}  // namespace cleave

@@ -1,0 +1,188 @@
+#include "plan/direct/spread_wgrad.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "cleave/config/direct_spread_wgrad.h"
+#include "cleave/config/direct_work.h"
+#include "cleave/config/smem_plan.h"
+#include "cleave/config/threads.h"
+#include "plan/direct/kernels.h"
+#include "problem/problem.h"
+
+namespace cleave {
+namespace {
+
+constexpr int64_t kMostFilters = 16;  // tiles of 64 serve more
+constexpr uint32_t kMostBlocks = 3;   // of 8 columns of a warp: registers for their sums; of one that has
+constexpr uint32_t kMostOfAll = 4;    // them all, one more
+constexpr uint32_t kMostTaps = 64;    // along an axis
+constexpr int32_t kMostDilation = 64;
+constexpr int64_t kMostLine = 1 << 20;
+constexpr uint32_t kMostLines = 32;  // of a tile
+constexpr uint32_t kWarps = kDirectThreads / 32, kParts = kSpreadChannels / kSpreadOfWarp;
+constexpr uint32_t kTileSizes[] = {512, 256};
+
+// An H200 took 0.86 to 1.14 of what follows for 10 layers, each in 6 cuts.
+constexpr double kLaunchUs = 4.1;
+constexpr double kWaveUs = 2.7;     // until a CTA multiplies, and from then to its sums
+constexpr double kStepUs = 0.74;    // of a warp: it waits for the pixels; where several
+constexpr double kSharedUs = 0.45;  // load the same, L1 has them
+constexpr double kFillUs = 0.33;    // for each round of outputs' gradients
+constexpr double kBeside = 0.35;    // more, for another CTA on the SM
+constexpr double kRoundUs = 1.44;   // of adding slices up: for each of loads (slice_sums.h)
+constexpr double kMemoryShare = 0.85;
+constexpr double kFloatsOfRound = 1024, kPartsOfRound = 8;
+
+bool is_served(const GemmProblem& p, const DeviceInfo& device) {
+  const ConvLayout& conv = p.conv;
+  if (conv.kind != Conv::wgrad || p.batch != 1 || conv.filters > kMostFilters || conv.channels % 8 != 0) return false;
+  if (p.m == 0 || p.n == 0 || p.k == 0 || p.k > INT32_MAX || p.n > INT32_MAX || image_pixels(conv) > INT32_MAX)
+    return false;
+  if (!are_countable(conv, kMostTaps, kMostDilation) || conv.axes[2].size > kMostLine) return false;
+  if (const ConvAxis& depth = conv.axes[0]; depth.stride > kMostDirectStride || depth.filter > int32_t(kMostTaps) ||
+                                            depth.dilation > kMostDilation || depth.pad_begin > kMostLine)
+    return false;
+  if (size_of(p.a.dtype) != 2 || p.b.dtype != p.a.dtype || !is_wide_float(p.d.dtype)) return false;
+  // A tile's elements are counted in 32 bits.
+  if (p.b.stride_row > INT32_MAX / (kMostLines + 1) / conv.axes[2].size) return false;
+  if (aligned_channels(p.b, p.b.stride_row) < 8 || p.epilogue.function != nullptr) return false;
+  if (is_gated(p) || reduces(p) || p.has_scale_d || p.has_amax || finds_scales(p)) return false;
+  const bool splits = p.split_k_mode == SplitKMode::automatic || p.split_k_mode == SplitKMode::parallel;
+  const bool wanted = p.kernel == KernelFamily::automatic || p.kernel == KernelFamily::direct;
+  return wanted && (splits || p.split_k_mode == SplitKMode::none) && device.compute_capability >= 80;
+}
+
+/// But for how a line is cut.
+GemmConfig spread_config(const GemmProblem& p, const Spec& spec) {
+  GemmConfig c = direct_config(p, spec, 8);
+  c.direct.method = DirectMethod::spread;
+  c.direct.group = 1;
+  c.direct.depth = direct_axis(Conv::wgrad, p.conv.axes[0]);
+  c.operands.a_major = c.operands.b_major = Major::mn;
+  c.schedule.split = spec.split;
+  c.warps = {.m = kParts, .n = 1};
+  while (c.warps.n * kParts < kWarps && tap_blocks(c) > (c.warps.n == 1 ? kMostOfAll : kMostBlocks)) c.warps.n *= 2;
+  c.warps.k = kWarps / kParts / c.warps.n;
+  return c;
+}
+
+/// Filters of a CTA: all, unless their columns are too many for its warps.
+uint32_t filters_of(const ConvLayout& conv) {
+  const int64_t most = std::max<int64_t>(kWarps / kParts * kMostBlocks * 8 / taps(conv), 1);
+  return ceil_div(uint32_t(conv.filters), even_parts(uint32_t(conv.filters), uint32_t(ceil_div(conv.filters, most))));
+}
+
+/// How tiles share an image: those along a line, and its lines.
+struct Cut {
+  uint32_t strips = 0;
+  uint32_t columns = 0, rows = 0;
+
+  int64_t tiles() const { return int64_t(columns) * rows; }
+};
+
+/// The fewest tiles, the widest of those; without strips, if nothing fits.
+Cut cut_of(GemmConfig c, const ConvLayout& conv, const DeviceInfo& device) {
+  Cut best;
+  for (const uint32_t strips : {4u, 2u, 1u}) {
+    c.direct.strips = strips;
+    if (2 * tap_lines(c) > kMostLines || smem_plan(c).bytes > uint32_t(device.shared_memory_per_block)) continue;
+    const Cut cut{.strips = strips,
+                  .columns = ceil_div(uint32_t(conv.axes[2].size), tap_width(c)),
+                  .rows = ceil_div(uint32_t(conv.axes[1].size), 2 * tap_lines(c))};
+    if (best.strips == 0 || cut.tiles() < best.tiles()) best = cut;
+  }
+  return best;
+}
+
+int64_t tiles_of(const Cut& cut, const ConvLayout& conv) {
+  return cut.tiles() * conv.images * conv.axes[0].size;
+}
+
+uint32_t blocks_of(const GemmProblem& p, const GemmConfig& c) {
+  return ceil_div(uint32_t(p.conv.channels), kSpreadChannels) * ceil_div(uint32_t(p.conv.filters), c.tile.n);
+}
+
+/// As many as fill the GPU, each with a tile at least.
+void set_slices(const GemmProblem& p, const DeviceInfo& device, Spec& spec) {
+  if (p.split_k_mode == SplitKMode::none) return;
+  GemmConfig c = spread_config(p, spec);
+  const Cut cut = cut_of(c, p.conv, device);
+  if (cut.strips == 0) return;
+  c.direct.strips = cut.strips;
+  const int64_t tiles = tiles_of(cut, p.conv), beside = int64_t(device.num_sms) * ctas_of_sm(c) / blocks_of(p, c);
+  const int64_t even = ceil_div(tiles, ceil_div(tiles, std::clamp<int64_t>(beside, 1, tiles)));
+  spec.slices = uint32_t(p.split_k_slices > 0 ? std::min<int64_t>(p.split_k_slices, tiles) : even);
+  if (spec.slices > 1) spec.split = SplitKMode::parallel;
+}
+
+}  // namespace
+
+std::optional<Spec> direct_spread_wgrad_spec(const GemmProblem& p, const DeviceInfo& device) {
+  if (!is_served(p, device)) return std::nullopt;
+  std::optional<Spec> best;
+  double least = std::numeric_limits<double>::infinity();
+  for (const uint32_t m : kTileSizes) {
+    Spec spec{.family = KernelFamily::direct, .tile_m = m, .tile_n = filters_of(p.conv)};
+    set_slices(p, device, spec);
+    const auto choice = make_direct_spread_wgrad_choice(p, device, spec);
+    if (!choice) continue;
+    const double us = predict_direct_spread_wgrad_us(*choice, device);
+    if (us < least) best = spec, least = us;
+  }
+  return best;
+}
+
+std::optional<Choice> make_direct_spread_wgrad_choice(const GemmProblem& problem, const DeviceInfo& device,
+                                                      const Spec& spec) {
+  if (!is_served(problem, device) || spec.tile_n != filters_of(problem.conv)) return std::nullopt;
+  if (std::ranges::find(kTileSizes, spec.tile_m) == std::end(kTileSizes)) return std::nullopt;
+  const bool sliced = spec.split == SplitKMode::parallel && spec.slices > 1;
+  if (spec.cluster_k != 1 || (!sliced && (spec.split != SplitKMode::none || spec.slices != 1))) return std::nullopt;
+  Choice choice{.spec = spec, .problem = problem, .rows_of_d = problem.m};
+  GemmConfig& c = choice.config = spread_config(problem, spec);
+  if (tap_blocks(c) > kMostOfAll) return std::nullopt;
+  const Cut cut = cut_of(c, problem.conv, device);
+  if (cut.strips == 0) return std::nullopt;
+  c.direct.strips = cut.strips;
+  const uint32_t blocks = blocks_of(problem, c);
+  const int64_t tiles = tiles_of(cut, problem.conv);
+  if (tiles * blocks > INT32_MAX || spec.slices > tiles) return std::nullopt;
+  deal_tiles(choice, tiles * blocks, blocks, blocks * spec.slices);
+  reserve_slices(choice, blocks, spec.slices);
+  return choice;
+}
+
+DirectShape direct_spread_wgrad_shape(const Choice& choice) {
+  const GemmConfig& c = choice.config;
+  const ConvLayout& conv = choice.problem.conv;
+  DirectShape shape = direct_images(conv);
+  shape.channels = uint32_t(conv.channels);
+  shape.blocks = FastDivmod(blocks_of(choice.problem, c));
+  shape.columns = FastDivmod(ceil_div(shape.gathered[1], tap_width(c)));
+  shape.rows = FastDivmod(ceil_div(shape.gathered[0], 2 * tap_lines(c)));
+  shape.tiles = choice.most_tiles;
+  shape.made_depth = uint32_t(outputs(conv.axes[0]));
+  shape.pad_depth = conv.axes[0].pad_begin;
+  shape.depths = FastDivmod(uint32_t(conv.axes[0].size));
+  return shape;
+}
+
+double predict_direct_spread_wgrad_us(const Choice& choice, const DeviceInfo& device) {
+  const GemmConfig& c = choice.config;
+  const ConvLayout& conv = choice.problem.conv;
+  const double steps = double(c.tile.m) / 16 / c.warps.k, fills = ceil_div(tap_filled(c), kDirectThreads);
+  const double beside = std::min(std::ceil(double(choice.blocks) / device.num_sms), double(ctas_of_sm(c)));
+  const double tile = (steps * (c.warps.n > 1 ? kSharedUs : kStepUs) + fills * kFillUs) * (1 + kBeside * (beside - 1));
+  const double waves = std::ceil(choice.blocks / (beside * device.num_sms));
+  const double busy = waves * (kWaveUs + std::ceil(choice.tiles / choice.blocks) * tile);
+  const double bytes = double(image_pixels(conv)) * conv.channels * 2 + double(output_pixels(conv)) * conv.filters * 2;
+  const double memory = bytes / (device.memory_gb_per_s * 1e3 * kMemoryShare);
+  const DirectReduction of(choice.spec.slices);
+  const double parts = std::ceil(of.team / kPartsOfRound) + std::ceil(of.teams / kPartsOfRound);
+  const double rounds = choice.spec.slices > 1 ? std::ceil(direct_made(c) / kFloatsOfRound) * parts : 0;
+  return kLaunchUs + kRoundUs * rounds + std::max(busy, memory);
+}
+
+}  // namespace cleave

@@ -1,0 +1,136 @@
+// Convolutions of few channels by windows: that each element of K is what the definition says.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "cleave/config/direct_work.h"
+#include "cleave/config/smem_plan.h"
+#include "cleave/conv/direct_conv.h"
+#include "conv_geometry.h"
+#include "few_channels.h"
+#include "plan/catalogue/candidates.h"
+#include "plan/direct/choice.h"
+
+namespace cleave {
+namespace {
+
+TEST(DirectWindows, EachElementOfKIsWhatTheDefinitionSays) {
+  Random random(2);
+  int served = 0;
+  for (int round = 0; round < 500; ++round) {
+    ConvAxis height = draw_axis(random, 4), width = draw_axis(random, 4);
+    width.dilation = 1;
+    const GemmProblem p = few_channels(random.number(1, 4), random.number(1, 150), height, width);
+    const auto specs = direct_specs(p, h100());
+    const auto choice = specs.empty() ? std::nullopt : make_choice(p, h100(), specs[0]);
+    if (!choice) continue;
+    ++served;
+    SCOPED_TRACE(text(p.conv));
+    const GemmConfig& c = choice->config;
+    const DirectConfig& d = c.direct;
+    const DirectShape shape = direct_shape(*choice);
+    EXPECT_EQ(shape.tiles, shape.blocks.divisor * shape.columns.divisor * shape.rows.divisor * 3);
+    EXPECT_EQ(choice->blocks % shape.blocks.divisor, 0u);  // a CTA's filters stay
+    EXPECT_GE(shape.blocks.divisor * c.tile.n, shape.channels);
+    EXPECT_GE(shape.rows.divisor * window_rows(c), shape.made[0]);
+    const uint32_t width_of_cta = d.strips * kWindowStrip;
+    EXPECT_GE(shape.columns.divisor * width_of_cta, shape.made[1]);
+    const int64_t across = int64_t(d.width.taps) * d.vector;
+    for (uint32_t column = 0; column < shape.made[1]; ++column) {
+      const uint32_t first = column / width_of_cta * width_of_cta;
+      const int64_t word0 = window_first_word(d, first, shape.pad[1]);
+      std::vector<bool> met(size_t(d.height.taps * across), false);
+      for (uint32_t k = 0; k < window_depth(d); ++k) {
+        const int32_t element = filter_element(d, k);
+        if (element < 0) continue;
+        EXPECT_FALSE(met[size_t(element)]);
+        met[size_t(element)] = true;
+        EXPECT_EQ(k / window_run(d), uint32_t(element / across));  // the filter's line
+        // Elements of the image's line: that which the kernel reads, and that which the tap meets.
+        const int64_t in_stage = int64_t(column - first) * window_step(d) + k % window_run(d);
+        EXPECT_LT(in_stage, 2 * int64_t(window_words(c)));
+        EXPECT_EQ(2 * word0 + in_stage,
+                  (int64_t(column) * d.width.stride - shape.pad[1]) * d.vector + element % across);
+      }
+      EXPECT_EQ(std::ranges::count(met, true), int64_t(met.size()));
+    }
+    EXPECT_GT(window_lines(c), (window_rows(c) - 1) * d.height.stride + (d.height.taps - 1) * d.height.dilation);
+  }
+  EXPECT_GT(served, 100);
+}
+
+TEST(DirectWindows, WarpsHaveEachElementOfAFilter) {
+  Random random(3);
+  int served = 0;
+  for (int round = 0; round < 500; ++round) {
+    ConvAxis height = draw_axis(random, 4), width = draw_axis(random, 4);
+    width.dilation = 1;
+    GemmProblem p = few_channels(random.number(1, 4), 8 * random.number(1, 20), height, width, Conv::wgrad);
+    p.split_k_slices = random.number(0, 40);
+    const auto specs = direct_specs(p, h100());
+    const auto choice = specs.empty() ? std::nullopt : make_choice(p, h100(), specs[0]);
+    if (!choice) continue;
+    ++served;
+    SCOPED_TRACE(text(p.conv));
+    const GemmConfig& c = choice->config;
+    EXPECT_GE(c.warps.m * window_row_blocks(c) * 16, window_depth(c.direct));
+    EXPECT_EQ(c.warps.m * c.warps.k * 32, kDirectThreads);
+    const DirectShape shape = direct_shape(*choice);
+    const uint32_t blocks = shape.blocks.divisor;
+    EXPECT_GE(blocks * c.tile.n, shape.channels);
+    EXPECT_EQ(choice->blocks, blocks * choice->spec.slices);
+    EXPECT_LE(choice->spec.slices, shape.tiles / blocks);  // a tile for each
+    EXPECT_EQ(window_rows(c) * c.direct.strips * kWindowStrip, c.tile.m);
+    EXPECT_LE(direct_made(c) * sizeof(float), smem_plan(c).bytes);
+    EXPECT_EQ(choice->partial_bytes > 0, choice->spec.slices > 1);
+  }
+  EXPECT_GT(served, 100);
+}
+
+TEST(DirectWindows, IsChosenForFirstLayers) {
+  const ConvAxis seven{.size = 224, .filter = 7, .stride = 2, .pad_begin = 3, .pad_end = 3};
+  GemmProblem p = few_channels(3, 64, seven, seven);
+  p.conv.images = 64;
+  p = implicit_gemm(p.conv, 1, DType::bf16, DType::bf16);
+  const auto family = [&] { return cheapest(p, h100(), Kernels::all).choice->config.family; };
+  EXPECT_EQ(family(), KernelFamily::direct);
+  p.kernel = KernelFamily::sm90;
+  EXPECT_EQ(family(), KernelFamily::sm90);
+  p.conv.kind = Conv::wgrad;
+  p = implicit_gemm(p.conv, 1, DType::f16, DType::f16);
+  EXPECT_EQ(family(), KernelFamily::direct);
+}
+
+TEST(DirectWindows, LeavesTheRest) {
+  const ConvAxis axis{.size = 32, .filter = 3, .pad_begin = 1, .pad_end = 1};
+  ConvAxis odd = axis, dilated = axis, large = axis;
+  odd.size = 33;
+  dilated.dilation = 2;
+  large.filter = 20;
+  const auto is_served = [](const GemmProblem& p) { return bool(cheapest(p, h100(), Kernels::all).choice); };
+  EXPECT_TRUE(is_served(few_channels(3, 64, axis, axis)));
+  EXPECT_TRUE(is_served(few_channels(3, 64, dilated, axis)));
+  EXPECT_TRUE(is_served(few_channels(3, 64, odd, axis)));
+  EXPECT_FALSE(is_served(few_channels(3, 64, axis, odd)));
+  EXPECT_TRUE(is_served(few_channels(4, 64, axis, odd)));
+  EXPECT_FALSE(is_served(few_channels(3, 64, axis, dilated)));
+  EXPECT_FALSE(is_served(few_channels(5, 64, axis, axis)));
+  EXPECT_FALSE(is_served(few_channels(4, 64, large, large)));
+  // Sizes whose bytes of shared memory are beyond 32 bits.
+  ConvAxis apart = axis, padded{.size = 2, .filter = 1 << 15, .pad_begin = 1 << 15, .pad_end = 1 << 15};
+  apart.stride = 1 << 30;
+  EXPECT_FALSE(is_served(few_channels(4, 64, axis, apart)));
+  EXPECT_FALSE(is_served(few_channels(4, 64, padded, padded)));
+  ConvAxis far{.size = 2, .filter = 2, .pad_begin = 1 << 29, .pad_end = 1 << 29, .dilation = 1 << 30};
+  EXPECT_FALSE(is_served(few_channels(4, 64, far, axis)));
+  GemmProblem gaps = few_channels(3, 64, axis, axis);
+  gaps.a.stride_row = 4;
+  EXPECT_FALSE(is_served(gaps));
+  GemmProblem split = few_channels(3, 64, axis, axis);
+  split.split_k_slices = 2;
+  EXPECT_FALSE(is_served(split));
+}
+
+}  // namespace
+}  // namespace cleave

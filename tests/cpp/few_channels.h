@@ -1,0 +1,17 @@
+// Convolutions of few channels, for kernels that convolve directly.
+#pragma once
+
+#include "conv_choice.h"
+
+namespace cleave {
+
+inline GemmProblem few_channels(int64_t channels, int64_t filters, const ConvAxis& height, const ConvAxis& width,
+                                Conv kind = Conv::fprop) {
+  const ConvLayout conv{
+      .kind = kind, .images = 3, .channels = channels, .filters = filters, .axes = {kNone, height, width}};
+  GemmProblem p = implicit_gemm(conv, 1, DType::f16, DType::f16);
+  p.kernel = KernelFamily::direct;
+  return p;
+}
+
+}  // namespace cleave
