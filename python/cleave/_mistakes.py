@@ -59,6 +59,8 @@ def _entered(function: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         return function(*args, **kwargs)
 
+    # Code of its own: torch.compile counts what it makes of one, and gives up after a few.
+    call.__code__ = call.__code__.replace(co_name=function.__qualname__)
     return call
 
 

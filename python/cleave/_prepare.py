@@ -76,6 +76,10 @@ def prepare(
 
 def _range(tokens: Any) -> tuple[int, int]:
     if isinstance(tokens, Sequence) and len(tokens) == 2 and all(isinstance(x, int) for x in tokens):
+        if not 1 <= tokens[0] <= tokens[1]:
+            raise ValueError(
+                f"tokens are {tokens[0]} to {tokens[1]}; the first must be at least 1, and the last no less"
+            )
         return tokens[0], tokens[1]
     raise TypeError(f"tokens is {tokens!r}; it must be two integers, the fewest and the most, as (1, 8192)")
 

@@ -86,7 +86,14 @@ def pytorch(
         if sources == "cuda":
             _check_nvcc()
     folder = Path(sourcedir).absolute()
-    _core.emit(plan, name, str(folder), target="pytorch", sources=sources, archs=list(archs))
+    _core.emit(
+        plan,
+        name,
+        str(folder),
+        target="pytorch",
+        sources=sources,
+        archs=_listed(archs),
+    )
     return _build(name, folder) if jit else folder
 
 
@@ -105,7 +112,7 @@ def cpp(
     plan = _planned(op)
     _check_name(name)
     folder = Path(sourcedir).absolute()
-    _core.emit(plan, name, str(folder), target="cpp", sources=sources, archs=list(archs))
+    _core.emit(plan, name, str(folder), target="cpp", sources=sources, archs=_listed(archs))
     return folder
 
 
@@ -202,3 +209,8 @@ def _build(name: str, folder: Path) -> ModuleType:
 
 
 _mistakes.explain(sys.modules[__name__])
+
+
+def _listed(archs: Sequence[str]) -> list[str]:
+    """One by itself is no list of letters."""
+    return [archs] if isinstance(archs, str) else list(archs)

@@ -1,5 +1,6 @@
 #include "product.h"
 
+#include "cleave/core/math.h"
 #include "operands/epilogue_values.h"
 #include "operands/roles.h"
 
@@ -22,8 +23,9 @@ Tensor make_scales(GemmCall& product) {
   const GemmProblem& p = product.problem;
   const auto shape = product.scale_out_shape();
   const ScaleLayout& at = p.scale_out;
-  const int64_t strides[] = {product.stacks_rows() ? shape[1] * at.stride_row : at.stride_batch, at.stride_row,
-                             at.stride_k};
+  // As torch has it, however many entries there are; the problem's is 0 where there are not two.
+  const int64_t rows = max_of<int64_t>(shape[1], 1), blocks = max_of<int64_t>(shape[2], 1);
+  const int64_t strides[] = {product.stacks_rows() ? rows * at.stride_row : rows * blocks, at.stride_row, at.stride_k};
   const size_t first = product.batched ? 0 : 1;
   Tensor scales = empty_strided(std::span(shape).subspan(first), strides + first, DType::f32, p.device);
   product.arguments.scale_out = static_cast<float*>(scales.data_ptr());

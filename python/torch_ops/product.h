@@ -119,6 +119,7 @@ auto multiply(const Call& call, GemmOptions form = {}) {
   call.template read<arg::ScaleMajor>(form.scale_major);
   call.template read<arg::UseUe8m0>(form.ue8m0);
   GemmCall product = make_call(tensors, form);
+  check_options_of_groups(form, product.problem);
   read_scalars(call, product);
   if constexpr (Call::template has<arg::Out>()) {
     run(product);

@@ -208,6 +208,7 @@ class Builder {
     p_.ue8m0_scale_out = options_.ue8m0;
     if (!options_.out_scale) {
       if (t_.scale_out) refuse_value("scale_out is given without out_scale; pass out_scale=\"block_1x128\"");
+      refuse_scale_major(options_);
       return;
     }
     check_out_scale(*options_.out_scale);
@@ -216,9 +217,9 @@ class Builder {
     if (!t_.scale_out) {
       const bool along_k = options_.scale_major == Major::k;
       // Groups' rows that are matrices of their own lie one behind the other, as D's do.
-      const int64_t lines = call_.stacks_rows() ? batch * rows : rows;
-      p_.scale_out.stride_row = along_k ? columns : 1;
-      p_.scale_out.stride_k = along_k ? 1 : lines;
+      const int64_t room = max_of<int64_t>(rows, 1) * (call_.stacks_rows() ? batch : 1);
+      p_.scale_out.stride_row = along_k ? max_of<int64_t>(columns, 1) : 1;
+      p_.scale_out.stride_k = along_k ? 1 : room;
       p_.scale_out.stride_batch = call_.batched && !call_.stacks_rows() && batch > 1 ? rows * columns : 0;
       return;
     }
@@ -312,8 +313,8 @@ class Builder {
 
   void check_entries(const char* name, const Operand& x) const {
     if (x.ndim == 2 || x.batch() == p_.batch) return;
-    refuse_value("{0} is {1}, but {2} groups are described; {0} must have a matrix for each, ({2}, {3}, {4})", name,
-                 shape_text(x), p_.batch, x.rows(), x.columns());
+    refuse_value("{0} is {1}, but {2} {5} described; {0} must have a matrix for each, ({2}, {3}, {4})", name,
+                 shape_text(x), p_.batch, x.rows(), x.columns(), p_.batch == 1 ? "group is" : "groups are");
   }
 
   const int32_t* line(const Operand& zero_points, const char* name, int64_t length) const {
@@ -373,6 +374,20 @@ void set_plan_options(const PlanOptions& options, GemmProblem& problem) {
   problem.deterministic = options.deterministic;
   if (options.deterministic == Determinism::repeatable)
     problem.deterministic = most_promised(problem, default_determinism());
+}
+
+void check_options_of_groups(const GemmOptions& options, const GemmProblem& problem) {
+  if (problem.groups.dimension != Grouping::none) return;
+  if (options.alignment)
+    refuse_value("alignment is {}, but no bounds of groups are given; pass offs, or leave it out", *options.alignment);
+  if (options.zero_rest.value_or(false))
+    refuse_value("zero_rest is True, but no bounds of groups are given, and all of D is written; leave it out");
+}
+
+void refuse_scale_major(const GemmOptions& options) {
+  if (options.scale_major == Major::k) return;
+  refuse_value("scale_major is {}, but no scales are found; pass out_scale=\"block_1x128\", or leave it out",
+               to_string(options.scale_major));
 }
 
 void check_out_scale(Granularity granularity) {

@@ -93,6 +93,12 @@ struct GemmCall : ProductCall {
   bool stacks_rows() const;
 };
 
+/// Throws Error(invalid_argument) for options that say how groups lie, where nothing says that there are any.
+void check_options_of_groups(const GemmOptions& options, const GemmProblem& problem);
+
+/// Throws Error(invalid_argument) for an order of scales where D has none: they are not to be found.
+void refuse_scale_major(const GemmOptions& options);
+
 /// Throws Error(invalid_argument) for a granularity by which D cannot be quantised.
 void check_out_scale(Granularity granularity);
 

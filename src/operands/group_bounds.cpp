@@ -51,10 +51,12 @@ std::optional<DescribedGroups> read_bounds(const GemmTensors& t, std::optional<i
     refuse_value("the groups are described {} times; pass one of offs, indptr, starts with sizes, and counts", given);
   }
   DescribedGroups g;
+  const char* by = "";
   const auto describe = [&](GroupBounds bounds, const char* name, const Operand& x) {
     g.layout.bounds = bounds;
     g.layout.wide = check_integer_line(x, name, device);
     g.count = x.shape[0];
+    by = name;
     return x.data;
   };
   if (t.counts) {
@@ -71,8 +73,7 @@ std::optional<DescribedGroups> read_bounds(const GemmTensors& t, std::optional<i
     g.offsets = describe(GroupBounds::ends, "offs", *t.offs);
   }
   if (g.count < 1) {
-    refuse_value("{} describes {} groups; pass bounds of 1 or more", to_string(g.layout.bounds),
-                 max_of<int64_t>(g.count, 0));
+    refuse_value("{} describes {} groups; pass bounds of 1 or more", by, max_of<int64_t>(g.count, 0));
   }
   g.layout.spacing = read_alignment(alignment, g.layout.bounds);
   if (alignment && t.offs) g.layout.bounds = GroupBounds::aligned_ends;

@@ -62,9 +62,9 @@ void check_tile_count(const GemmProblem& p, Messages& out) {
       along(p.m, Grouping::m) * along(p.n, Grouping::n) * (ragged ? 1.0 : double(p.batch)) * double(most_slices(p));
   if (tiles > double(kMaxSize)) {
     out.add(
-        "m, n, batch and split_k_slices are {}, {}, {} and {}; that is more than 2^31 work units. Split the product, "
-        "or use fewer slices",
-        p.m, p.n, p.batch, p.split_k_slices);
+        "m, n and batch are {}, {} and {}, and K has {} slices at least; that is more than 2^31 work units. Split the "
+        "product, or use fewer slices",
+        p.m, p.n, p.batch, most_slices(p));
   }
 }
 
@@ -94,9 +94,10 @@ void check_determinism(const GemmProblem& p, Messages& out) {
   const char* const promise = k_order ? "k" : "batch_invariant";
   if (k_order && !may_keep_k_order(p)) {
     out.add(
-        "sum_order is k, but split_k_mode is {} and split_k_slices {}: slices of float sums begin at zero and are "
-        "rounded before they are added, so that no split has the bits of the unsplit sum; leave both out",
-        to_string(p.split_k_mode), p.split_k_slices);
+        "sum_order is k, but {} is {}: slices of float sums begin at zero and are rounded before they are added, so "
+        "that no split has the bits of the unsplit sum; leave split_k_mode and split_k_slices out",
+        p.split_k_slices > 1 ? "split_k_slices" : "split_k_mode",
+        p.split_k_slices > 1 ? std::to_string(p.split_k_slices) : std::string(to_string(p.split_k_mode)));
   }
   if (may_be_batch_invariant(p)) return;
   if (p.conv.kind != Conv::none) {

@@ -160,8 +160,10 @@ void check_options(const QuantizeProblem& p, Messages& out) {
   if (p.groups < 0 || p.groups > kMostGroups) {
     out.add("groups is {}; it must be from 0 to {}", p.groups, kMostGroups);
   } else if (p.groups > 0 && (!p.has_transpose || p.granularity != Granularity::block_1x128)) {
-    out.add("groups is {}, but granularity is {} and has_transpose {}; groups are for transposes of block_1x128",
-            p.groups, to_string(p.granularity), p.has_transpose);
+    out.add(
+        "groups (offs) is {}, but granularity is {} and has_transpose (transpose) {}; groups are for transposes of "
+        "block_1x128",
+        p.groups, to_string(p.granularity), p.has_transpose);
   } else if (p.groups > 0 && p.rows <= kMaxSize && padded_extent(p.rows, p.groups + 1) > kMaxSize) {
     out.add("rows and groups are {} and {}; that is 2^31 padded columns or more. Split x", p.rows, p.groups);
   }

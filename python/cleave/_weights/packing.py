@@ -13,6 +13,7 @@ from .formats import E2M1, INT4, Format, find_format, int4_values, quantize, sca
 from .layout import gate_rows, inverse, pack_codes, unpack_codes
 from .packed import PackedWeights, check_gate_rows, check_packed, check_perm
 
+_VALUES = ("float16", "bfloat16", "float32")  # of what is dequantised
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 
@@ -132,11 +133,15 @@ def unpack_weights(weights: PackedWeights) -> Any:
 
 
 def dequantize_weights(weights: PackedWeights, dtype: Any = "float32") -> Any:
-    """What a packed weight stands for: [N, K], or [E, N, K], of `dtype`, a name or a torch or NumPy dtype.
+    """What a packed weight stands for: [N, K], or [E, N, K], of `dtype`, a float of 16 or 32 bits: a name or a torch or
+    NumPy dtype.
 
     In float32 values of "int4" and "mxfp4" are exact, those of "nvfp4" rounded once.
     """
     check_packed(weights)
+    name = _core.dtype_name(dtype, "dtype")
+    if name not in _VALUES:
+        raise TypeError(f"dtype is {name}; it must be one of {', '.join(_VALUES)}")
     if len(weights.shape) == 3:
         return stack([dequantize_weights(each, dtype) for each in experts_of(weights)])
     xp = namespace(weights.packed, "weights.packed")
@@ -154,7 +159,7 @@ def dequantize_weights(weights: PackedWeights, dtype: Any = "float32") -> Any:
         values = int4_values(cast(codes, "float32"), scales, zeros)
     else:
         values = scaled(made(weights.packed, E2M1, "float32")[cast(codes, "int32")], scales)
-    return cast(_in_given_order(weights, values), _core.dtype_name(dtype, "dtype"))
+    return cast(_in_given_order(weights, values), name)
 
 
 def _in_given_order(weights: PackedWeights, values: Any) -> Any:

@@ -16,6 +16,13 @@ def mixed_gemm(
     *,
     scale_a: Any = None,
     offs: Any = None,
+    indptr: Any = None,
+    starts: Any = None,
+    sizes: Any = None,
+    counts: Any = None,
+    alignment: int | None = None,
+    zero_rest: bool | None = None,
+    check_offsets: bool = False,
     bias: Any = None,
     c: Any = None,
     alpha: float = 1.0,
@@ -32,7 +39,6 @@ def mixed_gemm(
     static_b: bool = False,
     stream: Any = None,
     workspace: Any = None,
-    **bounds: Any,
 ) -> Any:
     """D = activation(alpha * a @ W^T + beta * c + bias), where W is a packed weight of 4 bits (W4A16, W4A8).
 
@@ -59,8 +65,8 @@ def mixed_gemm(
         weights: [N, K] or [E, N, K], as `pack_weights` makes it, on a's device. Where it has columns in another order
             (`perm`), a's are copied into that one first, on the current stream.
         scale_a: float32, of an a of 8 bits: one for each row, [M] or [M, 1] as `quantize` makes them, or one for all.
-        offs, and as `bounds` indptr, starts, sizes, counts, alignment, zero_rest, check_offsets: where each expert's
-            rows of a are, as in `grouped_gemm`.
+        offs, indptr, starts, sizes, counts, alignment, zero_rest, check_offsets: where each expert's rows of a are, as
+            in `grouped_gemm`.
         kernel: "sm90" (Hopper's) or "streamed", which serves the product or refuses it; "auto" takes the faster one.
         static_b: True promises that nothing that may still be under way writes the weight, as nobody writes a model's
             at inference: kernels may then load it before the launch ahead is done.
@@ -77,7 +83,8 @@ def mixed_gemm(
 
     Legal inside a CUDA graph; as repeatable as `gemm`.
     """
-    check(a, weights, activation, epilogue)
+    bounds = {"offs": offs, "indptr": indptr, "starts": starts, "sizes": sizes, "counts": counts}
+    check(a, weights, activation, epilogue, **bounds)
     if weights.perm is not None:
         if stream is not None:
             raise ValueError(
@@ -89,7 +96,10 @@ def mixed_gemm(
         a,
         **arguments_of(weights),
         scale_a=scale_a,
-        offs=offs,
+        **bounds,
+        alignment=alignment,
+        zero_rest=zero_rest,
+        check_offsets=check_offsets,
         bias=bias,
         c=c,
         alpha=alpha,
@@ -106,7 +116,6 @@ def mixed_gemm(
         static_b=static_b,
         stream=stream,
         workspace=workspace,
-        **bounds,
     )
 
 
@@ -120,12 +129,17 @@ def plan_mixed_gemm(a: Any, weights: PackedWeights, **options: Any) -> Any:
     `GemmPlan`; what it runs has a's columns in the weight's order (`a[..., weights.perm]`, if there is one). Compiles
     nothing.
     """
-    check(a, weights, options.get("activation", "none"), options.get("epilogue"))
+    bounds = {name: options.get(name) for name in ("offs", "indptr", "starts", "sizes", "counts")}
+    check(a, weights, options.get("activation", "none"), options.get("epilogue"), **bounds)
     return _core.plan_mixed_gemm(a, **arguments_of(weights), **options)
 
 
-def check(a: Any, weights: PackedWeights, activation: str = "none", epilogue: Any = None) -> None:
+def check(a: Any, weights: PackedWeights, activation: str = "none", epilogue: Any = None, **bounds: Any | None) -> None:
     check_packed(weights)
+    if len(weights.shape) == 2:
+        for name, given in bounds.items():
+            if given is not None:
+                raise ValueError(f"{name} is given, but weights is {weights.shape}, of no experts; leave {name} out")
     shape = tuple(getattr(a, "shape", ()))
     if shape and shape[-1] != weights.shape[-1]:
         raise ValueError(f"a is {shape}, but weights is {weights.shape}; both must have the same columns")

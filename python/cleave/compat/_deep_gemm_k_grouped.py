@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import _core
-from ._deep_gemm_recipe import BLOCK
+from ._deep_gemm_recipe import BLOCK, pair
 
 _RECIPE = (1, 1, BLOCK)
 
@@ -50,7 +50,7 @@ def k_grouped_fp8_gemm_tn_contiguous(
     The groups' sizes are multiples of 128, unless use_psum_layout.
     """
     _check_recipe(recipe)
-    (a, scale_a), (b, scale_b) = a, b
+    (a, scale_a), (b, scale_b) = pair("a", a), pair("b", b)
     _core.grouped_gemm(
         a.mT, b, _ends(grouped_layout, use_psum_layout), alignment=BLOCK, scale_a=scale_a.mT,
         scale_b=scale_b, c=c, out=d,
@@ -77,7 +77,7 @@ def k_grouped_fp8_gemm_nt_contiguous(
     for group, k in enumerate(ks_cpu or ()):
         if k % BLOCK != 0 and not use_psum_layout:
             raise ValueError(f"ks_cpu[{group}] is {k}; it must be a multiple of {BLOCK}")
-    (a, scale_a), (b, scale_b) = a, b
+    (a, scale_a), (b, scale_b) = pair("a", a), pair("b", b)
     _core.grouped_gemm(
         a, b, _ends(grouped_layout, use_psum_layout), alignment=BLOCK, scale_a=scale_a,
         scale_b=scale_b.mT, c=c, out=d,

@@ -17,9 +17,17 @@ def check_recipes(
     """Refuses scales of another shape than the recipes ask of [..., rows, K]; None asks nothing."""
     if recipe is not None:
         recipe_a, recipe_b = (recipe[0], recipe[2]), (recipe[1], recipe[2])
-    for name, recipe, (data, scale) in (("a", recipe_a, a), ("b", recipe_b, b)):
+    for name, recipe, operand in (("a", recipe_a, a), ("b", recipe_b, b)):
+        data, scale = pair(name, operand)
         if recipe is not None:
             check_shape(name, recipe, data.shape, scale)
+
+
+def pair(name: str, operand: Any) -> tuple[Any, Any]:
+    """Data and scales. An array of two rows would be taken apart without a word."""
+    if not isinstance(operand, tuple | list) or len(operand) != 2:
+        raise TypeError(f"{name} is {type(operand).__name__}; it must be a tuple of 8-bit floats and their scales")
+    return operand[0], operand[1]
 
 
 def check_shape(name: str, recipe: tuple[int, int], shape: tuple[int, ...], scale: Any) -> None:

@@ -31,6 +31,10 @@ def scaled_fp8_quant(
     scale_ub must be None.
     """
     _refuse_bound(scale_ub)
+    if len(input.shape) != 2:
+        raise ValueError(f"input is {tuple(input.shape)}; it must be a matrix: pass input.reshape(-1, columns)")
+    if group_shape is not None and scale is None:
+        raise ValueError("group_shape is given without scale; scales that are found are one, or by row: leave it out")
     m, k = input.shape
     if output is None:
         output = _empty(input, (max(num_token_padding or 0, m), k), _FP8)
@@ -78,7 +82,7 @@ def per_token_group_quant_fp8(
     column_major_scales: in memory column by column; with tma_aligned_scales each begins at a multiple of 16 bytes.
     use_ue8m0: True rounds them up to powers of two, as float32. group_size is 128; eps changes nothing.
     """
-    _check_group(group_size)
+    _check_group(group_size, x)
     rows = rows_of(x)
     out = {"use_ue8m0": bool(use_ue8m0)} | ({} if out_q is None else {"out": written_rows(out_q)})
     if column_major_scales and len(x.shape) != 2:
@@ -90,14 +94,14 @@ def per_token_group_quant_fp8(
     elif column_major_scales:
         out["scale_major"] = "mn"
     q, scale = _core.quantize(rows, _FP8 if dtype is None else dtype, "block_1x128", **out)
-    return q.reshape(x.shape), scale.reshape(*x.shape[:-1], -1) if len(x.shape) != 2 else scale
+    return q.reshape(x.shape), _grouped_as(x, scale)
 
 
 def per_token_group_quant_int8(x: Any, group_size: int, eps: float = 1e-10, dtype: Any = None) -> tuple[Any, Any]:
     """The same as int8, the scales row by row."""
-    _check_group(group_size)
+    _check_group(group_size, x)
     q, scale = _core.quantize(rows_of(x), "int8" if dtype is None else dtype, "block_1x128")
-    return q.reshape(x.shape), scale.reshape(*x.shape[:-1], -1)
+    return q.reshape(x.shape), _grouped_as(x, scale)
 
 
 def _granularity(scale: Any, group_shape: tuple[int, int] | None) -> str:
@@ -111,9 +115,15 @@ def _granularity(scale: Any, group_shape: tuple[int, int] | None) -> str:
     return _GRANULARITIES[shape]
 
 
-def _check_group(group_size: int) -> None:
+def _check_group(group_size: int, x: Any) -> None:
     if group_size != BLOCK:
         raise ValueError(f"group_size is {group_size}; {BLOCK} is served")
+    if x.shape[-1] % group_size:
+        raise ValueError(f"x is {tuple(x.shape)}; its last dimension must be a multiple of group_size, {group_size}")
+
+
+def _grouped_as(x: Any, scale: Any) -> Any:
+    return scale if len(x.shape) == 2 else scale.reshape(*x.shape[:-1], scale.shape[1])
 
 
 def _refuse_bound(scale_ub: Any) -> None:

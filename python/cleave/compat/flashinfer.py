@@ -45,6 +45,8 @@ def grouped_mm_fp8(
     tactic: int = -1,
 ) -> Any:
     """The same of 8-bit floats, times alpha, which is a float32 tensor of one value."""
+    if alpha is not None and not hasattr(alpha, "new_ones"):
+        raise TypeError(f"alpha is {type(alpha).__name__}; it must be a float32 tensor of one value, or None")
     return _core.grouped_gemm(
         a,
         b.mT,

@@ -14,6 +14,7 @@ from .._weights.formats import INT4, find_format
 from .._weights.packed import GATE_ROWS, VERSION, check_gate_rows, check_perm, check_version, packed_shape
 from .._weights.packing import check_scales, group_size_of
 from ._casts import moves_only
+from ._rows import check_features
 
 HALVES = (torch.bfloat16, torch.float16)
 
@@ -121,8 +122,7 @@ class PackedLayer(nn.Module):
 
     def _multiplied(self, x: Tensor) -> Tensor:
         """x as it is multiplied. ValueError and TypeError, naming it, for what cannot be."""
-        if x.shape[-1] != self.in_features:
-            raise ValueError(f"x is {list(x.shape)}; its last dimension must be in_features, {self.in_features}")
+        check_features(x, self.in_features)
         own = self._buffers["scales"].dtype
         if x.dtype == own or (own not in HALVES and x.dtype in HALVES):
             return x

@@ -9,6 +9,8 @@ from typing import Any
 
 from torch import nn
 
+from ._hooks import is_altered, take_hooks
+
 Skip = Iterable[str] | Callable[[str, Any], bool]
 
 
@@ -19,8 +21,8 @@ def replace_layers(
     skip: Skip,
     spare: Callable[[Any], bool] = lambda _: False,
 ) -> list[str]:
-    """Replaces each layer of one of `types` (not of classes derived from them) by
-    make(first name, layer), in all its places; returns their names.
+    """Replaces each layer of one of `types` (not of classes derived from them, nor altered ones) by
+    make(first name, layer), in all its places; returns their names. Its hooks and its mode are the new one's.
 
     skip: patterns of names, or a function of name and layer; one of a layer's names is enough. A
     pattern that no layer's name matches is a ValueError. spare: layers to leave alone besides. What `make` raises
@@ -33,8 +35,10 @@ def replace_layers(
     skipped = matcher(skip, [place for places in names.values() for place in places])
     made: dict[str, nn.Module] = {}
     for layer, places in names.items():
-        if not spare(layer) and not any(skipped(place, layer) for place in places):
-            made |= dict.fromkeys(places, make(places[0], layer))
+        if not spare(layer) and not is_altered(layer) and not any(skipped(place, layer) for place in places):
+            new = make(places[0], layer).train(layer.training)
+            take_hooks(new, layer)
+            made |= dict.fromkeys(places, new)
     for place, new in made.items():
         model.set_submodule(place, new)
     return list(made)

@@ -16,6 +16,7 @@ from torch.autograd.function import once_differentiable
 
 from . import _dealt, _float8_grouped, _main_grad, _swiglu
 from ._float8 import E4M3, Rows
+from ._hooks import has_hooks
 from ._operators.transforms import is_transformed
 from ._scales import BLOCK
 from .grouped_linear import GroupedLinear, weight_gradient
@@ -30,7 +31,7 @@ def serves(gate_up: nn.Module, down: nn.Module, rows: Tensor, gaps: dict[str, An
     layers = gate_up, down
     if is_transformed():
         return False
-    if not all(type(layer) is GroupedLinear and not _has_hooks(layer) and layer.bias is None for layer in layers):
+    if not all(type(layer) is GroupedLinear and not has_hooks(layer) and layer.bias is None for layer in layers):
         return False
     same = all(getattr(gate_up, name) == getattr(down, name) for name in ("recipe", "grad_dtype"))
     added = any(layer.accumulate_main_grad for layer in layers)
@@ -43,11 +44,6 @@ def serves(gate_up: nn.Module, down: nn.Module, rows: Tensor, gaps: dict[str, An
     if gate_up.recipe:
         return down.in_features % BLOCK == 0
     return down.in_features % _ALIGNED == 0 and all(layer.weight.dtype == rows.dtype for layer in layers)
-
-
-def _has_hooks(layer: nn.Module) -> bool:
-    kinds = layer._forward_pre_hooks, layer._forward_hooks, layer._backward_pre_hooks, layer._backward_hooks
-    return any(kinds)
 
 
 def run(gate_up: GroupedLinear, down: GroupedLinear, rows: Tensor, offs: Tensor) -> Tensor:

@@ -190,8 +190,9 @@ def replace_convs(
     """Replaces torch's convolutions in a model by Cleave's, in place; returns their names.
 
     Parameters stay the same objects, so optimizers and checkpoints keep working; the rest of the
-    model should be channels_last, too. Classes derived from torch's are left alone. A layer that
-    has several names stays one layer.
+    model should be channels_last, too. Classes derived from torch's are left alone, and layers whose weight
+    is computed in each call, as by weight_norm. Hooks go on hanging on what takes a layer's place. A layer
+    that has several names stays one layer.
 
     convert: as in `Conv2d`: inputs in another order of memory are copied instead of refused.
     skip: names of layers to leave alone, with * and ? as in file names ("stem.*"), or a function of

@@ -14,6 +14,7 @@ from . import _dealt, _float8, _main_grad
 from ._float8 import E4M3, Rows
 from ._gathered import Gathered
 from ._replace import Skip, replace_layers
+from ._rows import as_rows, check_features
 from ._scales import BLOCK
 from .grouped_linear import GroupedLinear
 
@@ -151,13 +152,10 @@ class Float8Linear(nn.Linear):
         return layer.train(linear.training)
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.shape[-1] != self.in_features:
-            raise ValueError(f"x is {tuple(x.shape)}; its last dimension must be in_features, {self.in_features}")
+        check_features(x, self.in_features)
         if torch.is_autocast_enabled(x.device.type):
             x = x.to(torch.get_autocast_dtype(x.device.type))
-        tokens = x.reshape(-1, self.in_features)
-        if tokens.stride(1) != 1 or tokens.stride(0) < self.in_features:
-            tokens = tokens.contiguous()
+        tokens = as_rows(x.reshape(-1, self.in_features))
         if torch.is_grad_enabled():
             arguments = tokens, self.weight, self.bias, self.recipe, self.grad_dtype
             y = _apply_with_main_grad(*arguments) if self.accumulate_main_grad else _Linear.apply(*arguments, False)
@@ -189,8 +187,9 @@ def convert_to_float8_training(
 
     nn.Linear layers become Float8Linear with the very same parameters, so optimizers and checkpoints keep working;
     with "blockwise" `GroupedLinear` layers, also those of `MoE`, get this recipe. Left alone are classes derived from
-    nn.Linear, and layers that 8-bit tensor cores do not fit: features that are no multiples of 16, of groups no
-    multiples of 128.
+    nn.Linear, layers whose weight is computed in each call, as by weight_norm, and those that 8-bit tensor cores do not
+    fit: features that are no multiples of 16, of groups no multiples of 128. Hooks go on hanging on what takes a
+    layer's place.
 
     recipe, grad_dtype: as in `Float8Linear`. skip: names of layers to leave alone, with * and ? as in file names
     ("lm_head", "*.router"), or a function of name and layer; one of a layer's names is enough. A name that matches no

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from . import _dealt, _float8, _float8_grouped, _main_grad
 from ._operators.grouped_autograd import Groups, gradient_of_bias
 from ._operators.transforms import is_transformed
+from ._rows import check_features
 from ._scales import BLOCK
 
 _grouped_gemm = torch.ops.cleave.grouped_gemm
@@ -126,6 +127,9 @@ class GroupedLinear(nn.Module):
     ) -> Tensor:
         """alignment, counts: groups with gaps, as in `cleave.grouped_gemm`: each begins at a multiple, or x is
         [num_groups, room, in_features]."""
+        check_features(x, self.in_features)
+        if offs is not None and offs.shape[:1] != (self.num_groups,):
+            raise ValueError(f"offs is {tuple(offs.shape)}; it must be ({self.num_groups},), where each group ends")
         if torch.is_autocast_enabled(x.device.type):
             x = x.to(torch.get_autocast_dtype(x.device.type))
         weight, bias, accumulate = _dealt.own(self.weight), _dealt.own(self.bias), self.accumulate_main_grad

@@ -12,7 +12,9 @@ from torch import Tensor, nn
 from .._weights.formats import FORMATS
 from ._casts import moves_only
 from ._eight_bits import Dtype, parse_dtype
+from ._given_scales import check_smooth, static_scale
 from ._replace import Skip, check_names, replace_layers
+from ._rows import as_rows, check_features
 from ._scales import ACTIVATIONS, check_granularity, scale_shape, shaped_scale
 from ._static_weights import StaticWeights
 from .mixed_bytes_linear import W4A8Linear
@@ -123,9 +125,10 @@ class W8A8Linear(StaticWeights):
         if dynamic and activation != "dynamic":
             raise ValueError(f'activation is {activation!r}; it must be "dynamic", or the scale itself')
         weight = linear.weight.detach()
+        if weight.dim() != 2:
+            raise TypeError(f"linear is {type(linear).__name__}, whose weight is no matrix; it must be an nn.Linear")
         if smooth is not None:
-            if smooth.shape != (linear.in_features,):
-                raise ValueError(f"smooth is {tuple(smooth.shape)}; it must be ({linear.in_features},)")
+            check_smooth(smooth, linear.in_features)
             smooth = smooth.to(weight.device, torch.float32, copy=True)
             weight = weight.float() * smooth
         check_granularity(granularity)
@@ -134,7 +137,7 @@ class W8A8Linear(StaticWeights):
             q,
             scale,
             None if linear.bias is None else linear.bias.detach().clone(),
-            None if dynamic else torch.as_tensor(activation),
+            None if dynamic else static_scale(activation),
             granularity=granularity,
             smooth=smooth,
             use_fast_accum=use_fast_accum,
@@ -183,11 +186,13 @@ class W8A8Linear(StaticWeights):
 
     def forward(self, x: Tensor | tuple[Any, ...]) -> Tensor:
         if isinstance(x, tuple):
+            if len(x) < 2:
+                raise TypeError("x is a tuple of one; pass q and scale, as `Quantized` has them, or a tensor")
             return self._multiply(*x)
         flat = x.dim() == 2
-        tokens = x if flat else x.reshape(-1, self.in_features)
-        if tokens.stride(1) != 1 or tokens.stride(0) < self.in_features:
-            tokens = tokens.contiguous()
+        if not flat:
+            check_features(x, self.in_features)
+        tokens = as_rows(x if flat else x.reshape(-1, self.in_features))
         buffers = self._buffers  # as attributes, they cost half a microsecond each
         scale, smooth, dtype = buffers["activation_scale"], buffers["smooth"], buffers["weight"].dtype
         # Keywords would cost as much again.
@@ -201,6 +206,7 @@ class W8A8Linear(StaticWeights):
     def _multiply(self, q: Tensor, scale: Tensor, dtype: torch.dtype = torch.bfloat16) -> Tensor:
         if q.dtype != self.weight.dtype:
             raise ValueError(f"x is quantised to {q.dtype}, but the weight is {self.weight.dtype}; quantise it to that")
+        check_features(q, self.in_features)
         rows = q if q.dim() == 2 else q.reshape(-1, self.in_features)
         y = self._rows(rows, scale, dtype)
         return y if rows is q else y.view(*q.shape[:-1], self.out_features)
@@ -256,8 +262,9 @@ def replace_linears(
 ) -> list[str]:
     """Replaces the nn.Linear layers of a model by W8A8Linear, W4A16Linear or W4A8Linear, in place; returns their names.
 
-    Classes derived from nn.Linear are left alone, since whoever derived them reads their weights. A
-    layer that has several names stays one layer.
+    Classes derived from nn.Linear are left alone, since whoever derived them reads their weights, and so are layers
+    whose weight is computed in each call, as by weight_norm, spectral_norm and pruning. Hooks go on hanging on what
+    takes a layer's place. A layer that has several names stays one layer.
 
     dtype: of weights and activations, "int8" or "float8_e4m3fn"; or "int4", "mxfp4" or "nvfp4", of weights alone, which
     are rounded to nearest in groups of `group_size` (as of `W4A16Linear.from_linear`), beside activations of 16 bits,

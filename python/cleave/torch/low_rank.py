@@ -53,7 +53,7 @@ def lora(
         which belong to no adapter, are the residual's, or zero.
 
     Raises:
-        ValueError: the shapes of a and b do not fit adapters; out is given where gradients are wanted.
+        ValueError, TypeError: shapes or dtypes do not fit; out is given where gradients are wanted.
         RuntimeError: what torch.ops.cleave.grouped_gemm or lora.out refuses.
     """
     if a.dim() != 3 or b.dim() != 3 or a.shape[:2] != (b.shape[0], b.shape[2]):
@@ -61,6 +61,7 @@ def lora(
             f"a is {list(a.shape)} and b is {list(b.shape)}; they must be [adapters, rank, in_features] and "
             "[adapters, out_features, rank]: pass a stack of lora_A.weight and one of lora_B.weight"
         )
+    _check(x, a, b, offs, residual, out)
     given = [each for each in (x, a, b, residual) if each is not None]
     differentiable = torch.is_grad_enabled() and any(each.requires_grad for each in given)
     if differentiable and out is not None:
@@ -85,3 +86,19 @@ def lora(
         out = residual.clone() if out is None else out.copy_(residual)
     _grouped_gemm.out(hidden, b.mT, offs, c=out, alpha=scale, out=out)
     return out
+
+
+def _check(x: Tensor, a: Tensor, b: Tensor, offs: Tensor, residual: Tensor | None, out: Tensor | None) -> None:
+    """What two products would refuse in their operands' names."""
+    adapters, _, features = a.shape
+    if x.dim() != 2 or x.shape[1] != features:
+        raise ValueError(f"x is {list(x.shape)}; it must be [rows, {features}], beside an a of {list(a.shape)}")
+    if offs.shape != (adapters,):
+        raise ValueError(f"offs is {list(offs.shape)}; it must be [{adapters}], where each adapter's rows end")
+    for name, each in (("residual", residual), ("out", out)):
+        if each is not None and each.shape != (x.shape[0], b.shape[1]):
+            raise ValueError(f"{name} is {list(each.shape)}; it must be {[x.shape[0], b.shape[1]]}")
+    if out is x:
+        raise ValueError("out is x, which is read while out is written; pass an out of its own, or a copy of x")
+    if not x.dtype == a.dtype == b.dtype and not torch.is_autocast_enabled(x.device.type):
+        raise TypeError(f"x is {x.dtype}, a {a.dtype} and b {b.dtype}; convert them to one of these")

@@ -12,6 +12,7 @@ import cleave
 from ._eight_bits import Dtype
 from ._packed_bytes import INT4_SCALES, activations_beside, with_float16
 from ._packed_linear import PackedLinear
+from ._rows import check_features
 
 _mixed_gemm = torch.ops.cleave.mixed_gemm.full
 _quantize = torch.ops.cleave.quantize.default
@@ -85,8 +86,7 @@ class W4A8Linear(PackedLinear):
         return cls._of(with_float16(weights), bias, **options)
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.shape[-1] != self.in_features:
-            raise ValueError(f"x is {list(x.shape)}; its last dimension must be in_features, {self.in_features}")
+        check_features(x, self.in_features)
         buffers = self._buffers  # as attributes, they cost half a microsecond each
         perm = buffers["perm"]
         rows = x.reshape(-1, self.in_features)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from . import _dealt, _swiglu_experts
+from ._rows import as_rows, check_features
 from .dispatch import Dispatcher, OneRank, check_dealt
 from .grouped_linear import GroupedLinear
 from .router import Router
@@ -95,7 +96,8 @@ class MoE(nn.Module):
         self.down = GroupedLinear(num_experts // ranks, hidden_features, features, **experts)
 
     def forward(self, x: Tensor) -> Tensor:
-        tokens = x.reshape(-1, x.shape[-1])
+        check_features(x, self.gate_up.in_features, "features")
+        tokens = as_rows(x.reshape(-1, x.shape[-1]))
         weights, experts = self.route(tokens)
         arrived = self.dispatcher.dispatch(tokens, experts, weights, self.num_experts)
         gaps = {"alignment": arrived.alignment, "counts": arrived.counts}

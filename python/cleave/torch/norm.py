@@ -8,8 +8,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from . import _rms_norm
 from ._casts import moves_only
 from ._eight_bits import Dtype, parse_dtype
+from ._given_scales import check_smooth, static_scale
+from ._rows import as_rows, check_features
 from .linear import Activation
 
 _normed = torch.ops.cleave.quantize_normed.default
@@ -91,32 +94,31 @@ class RMSNormQuantize(nn.Module):
         zero_centered: bool = False,
         smooth: Tensor | None = None,
     ) -> RMSNormQuantize:
-        """Converts a norm with a `weight` and an `eps` (in transformers `variance_epsilon`), on its device.
+        """Converts an RMS norm with a `weight` and an `eps` (in transformers `variance_epsilon`), on its device.
+
+        Other norms are refused, and Gemma's without zero_centered, by what they make of a few rows.
 
         activation: "dynamic", or one scale for all rows, as in `W8A8Linear.from_linear`.
         smooth: positive, one per channel: the result is divided by it, as `W8A8Linear.from_linear(..., smooth=smooth)`
         expects. It is folded into a float32 copy of the weight.
         """
-        eps = getattr(norm, "variance_epsilon", getattr(norm, "eps", None))
-        weight = getattr(norm, "weight", None)
-        if weight is None:
-            raise ValueError(f"norm is {type(norm).__name__}, which has no weight; use RMSNormQuantize(size, eps)")
-        if eps is None:
-            eps = torch.finfo(torch.float32).eps  # which torch.nn.RMSNorm adds in, whatever the weight's dtype
-        weight = weight.detach()
+        _rms_norm.check(norm, zero_centered)
+        eps, weight = _rms_norm.eps_of(norm), norm.weight.detach()
         if smooth is not None:
+            check_smooth(smooth, weight.numel())
             weight = (weight.float() + float(zero_centered)) / smooth - float(zero_centered)
         options = {"dtype": dtype, "granularity": granularity, "zero_centered": zero_centered}
         found = isinstance(activation, str)
         layer = cls(weight.numel(), eps, **options, activation=activation if found else "static", device="meta")
         if not found:
-            layer.activation_scale = torch.as_tensor(activation, dtype=torch.float32, device=weight.device).reshape(1)
+            layer.activation_scale = static_scale(activation).to(weight.device, torch.float32)
         layer.weight = nn.Parameter(weight, requires_grad=False)
         return layer
 
     def forward(self, x: Tensor, residual: Tensor | None = None) -> Quantized | tuple[Quantized, Tensor]:
         """With a residual also x + residual, a new tensor, which the next layer adds to."""
-        rows = x if x.dim() == 2 else x.reshape(-1, self.hidden_size)
+        check_features(x, self.hidden_size, "hidden_size")
+        rows = as_rows(x if x.dim() == 2 else x.reshape(-1, self.hidden_size))
         scale = self._buffers["activation_scale"]  # an attribute would cost half a microsecond
         if scale is not None:
             return self._with_given_scale(x, rows, residual, scale)
@@ -124,7 +126,7 @@ class RMSNormQuantize(nn.Module):
         if residual is None:
             q, scale = _normed(rows, self.weight, self.dtype, *options)
             return Quantized(q.view(x.shape), scale, x.dtype)
-        added = residual.reshape(rows.shape)
+        added = _as_summand(residual, x)
         q, scale, total = _normed_sum(rows, added, self.weight, self.dtype, *options)
         return Quantized(q.view(x.shape), scale, x.dtype), total.view(x.shape)
 
@@ -136,7 +138,7 @@ class RMSNormQuantize(nn.Module):
             return Quantized(
                 _normed_static(rows, scale, self.weight, self.dtype, *options).view(x.shape), scale, x.dtype
             )
-        added = residual.reshape(rows.shape)
+        added = _as_summand(residual, x)
         q, total = _normed_sum_static(rows, added, scale, self.weight, self.dtype, *options)
         return Quantized(q.view(x.shape), scale, x.dtype), total.view(x.shape)
 
@@ -149,3 +151,9 @@ class RMSNormQuantize(nn.Module):
             f"activation={'dynamic' if self.activation_scale is None else 'static'}, "
             f"zero_centered={self.zero_centered}"
         )
+
+
+def _as_summand(residual: Tensor, x: Tensor) -> Tensor:
+    if residual.shape != x.shape:
+        raise ValueError(f"residual is {tuple(residual.shape)}; it must be {tuple(x.shape)}, as x is")
+    return as_rows(residual.reshape(-1, x.shape[-1]))

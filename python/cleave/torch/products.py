@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -13,13 +12,17 @@ from .._epilogue import BoundEpilogue, Epilogue
 from .._weights.packed import PackedWeights
 from .._weights.product import arguments_of, check
 from ._operators.epilogue import ARGUMENTS, arguments, results
+from ._product_options import apart, names_of, quantised, settled
 
 _gemm = torch.ops.cleave.gemm
 _scaled_gemm = torch.ops.cleave.scaled_gemm
 _grouped_gemm = torch.ops.cleave.grouped_gemm
 _mixed_gemm = torch.ops.cleave.mixed_gemm
 _mixed_grouped_gemm = torch.ops.cleave.mixed_grouped_gemm
-_quantize = torch.ops.cleave.quantize
+
+_OF_GEMM, _OF_SCALED, _OF_GROUPED = (names_of(each, ARGUMENTS) for each in (_gemm, _scaled_gemm, _grouped_gemm))
+_OF_WEIGHTS = (*ARGUMENTS, "packed", "scales", "zeros", "global_scale", "out_features", "group_size", "format")
+_OF_MIXED = names_of(_mixed_gemm, _OF_WEIGHTS) | names_of(_mixed_grouped_gemm, _OF_WEIGHTS)
 
 
 def gemm(
@@ -49,17 +52,18 @@ def gemm(
         bias, c, epilogue: as in `cleave.gemm`. Inputs that are tensors are on a's device.
         options: alpha, beta, activation, out_dtype, split_k_mode, split_k_slices: as in torch.ops.cleave.gemm.
             out_scale, scale_major, use_ue8m0: as in `cleave.gemm`, without gradients, and beside an epilogue function
-            "row" alone.
+            all but "block_1x128".
 
     Returns:
         A new D, a tuple of the function's outputs, or D and its scales. As repeatable, and as safe in CUDA graphs, as
         `cleave.gemm`.
 
     Raises:
-        RuntimeError: what `cleave.gemm` raises as ValueError or TypeError.
+        TypeError: an option that there is none of. RuntimeError: what `cleave.gemm` raises as ValueError or TypeError.
     """
-    if _quantises_apart(options):
-        return _quantised(partial(gemm, a, b, bias=bias, c=c, epilogue=epilogue), options)
+    options = settled("gemm", options, _OF_GEMM)
+    if apart(options):
+        return quantised(partial(gemm, a, b, bias=bias, c=c, epilogue=epilogue), options)
     if epilogue is None:
         return (_gemm.quantized if "out_scale" in options else _gemm)(a, b, bias, c, **options)
     return results(_gemm.epilogue(a, b, *arguments(epilogue, options), bias, c, **options))
@@ -92,8 +96,9 @@ def scaled_gemm(
         RuntimeError: what `cleave.scaled_gemm` raises as ValueError or TypeError; a tensor that requires grad but has
             no gradient here.
     """
-    if _quantises_apart(options):
-        return _quantised(partial(scaled_gemm, a, b, scale_a, scale_b, bias=bias, epilogue=epilogue), options)
+    options = settled("scaled_gemm", options, _OF_SCALED)
+    if apart(options):
+        return quantised(partial(scaled_gemm, a, b, scale_a, scale_b, bias=bias, epilogue=epilogue), options)
     if epilogue is None:
         operator = _scaled_gemm.quantized if "out_scale" in options else _scaled_gemm
         return operator(a, b, scale_a, scale_b, bias, **options)
@@ -130,8 +135,9 @@ def grouped_gemm(
     Raises:
         RuntimeError: what `cleave.grouped_gemm` raises as ValueError or TypeError; c that requires grad.
     """
-    if _quantises_apart(options):
-        return _quantised(partial(grouped_gemm, a, b, offs, bias=bias, epilogue=epilogue), options)
+    options = settled("grouped_gemm", options, _OF_GROUPED)
+    if apart(options):
+        return quantised(partial(grouped_gemm, a, b, offs, bias=bias, epilogue=epilogue), options)
     if epilogue is None:
         return (_grouped_gemm.quantized if "out_scale" in options else _grouped_gemm)(a, b, offs, bias, **options)
     return results(_grouped_gemm.epilogue(a, b, offs, *arguments(epilogue, options), bias, **options))
@@ -161,7 +167,8 @@ def mixed_gemm(
         TypeError, ValueError: weights that is no `PackedWeights`, or has other columns than a.
         RuntimeError: what else `cleave.mixed_gemm` raises; a tensor that requires grad, with gradients on.
     """
-    check(a, weights, options.get("activation", "none"), epilogue)
+    options = settled("mixed_gemm", options, _OF_MIXED)
+    check(a, weights, options.get("activation", "none"), epilogue, offs=offs)
     if weights.perm is not None:
         a = a[..., weights.perm]
     operator, groups = (_mixed_gemm, {}) if offs is None else (_mixed_grouped_gemm, {"offs": offs})
@@ -170,21 +177,3 @@ def mixed_gemm(
         return operator(a, **given, **options)
     function = dict(zip(ARGUMENTS, arguments(epilogue, options), strict=True))
     return results(operator.epilogue(a, **given, **function, **options))
-
-
-def _quantises_apart(options: dict[str, Any]) -> bool:
-    return options.get("out_scale") in ("row", "tensor", "block_128x128")
-
-
-def _quantised(multiply: Callable[..., Any], options: dict[str, Any]) -> tuple[Tensor, ...]:
-    """D and its scales, by two operators, with the bits of `cleave.gemm`'s kernels; what a function makes beside D lies
-    between."""
-    options = dict(options)
-    granularity, dtype = options.pop("out_scale"), options.pop("out_dtype", None)
-    use_ue8m0 = options.pop("use_ue8m0", False)
-    if dtype is None:
-        raise TypeError(f'out_dtype is None beside out_scale="{granularity}"; pass torch.int8 or an 8-bit float')
-    made = multiply(out_dtype=torch.float32 if dtype == torch.int8 else torch.bfloat16, **options)
-    d, *others = (made,) if isinstance(made, Tensor) else made
-    q, scale = _quantize(d, dtype, granularity, use_ue8m0=use_ue8m0)
-    return q, *others, scale

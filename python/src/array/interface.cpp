@@ -6,6 +6,7 @@
 #include "cleave/core/saturate.h"
 #include "cleave/names.h"
 #include "module/errors.h"
+#include "operands/operand.h"
 
 namespace nb = nanobind;
 
@@ -22,8 +23,8 @@ int64_t integer(nb::handle value, const char* name, const char* field) {
 }
 
 /// What NumPy itself has no type for (raw bytes, or a float of one byte, to it): the dtype's name
-/// tells. Raw bytes otherwise.
-uint8_t named_type(nb::handle array, int bytes) {
+/// tells. Raw bytes where it names none: those of another type are not taken for numbers.
+uint8_t named_type(nb::handle array, int bytes, const char* argument) {
   const nb::object label = nb::getattr(nb::getattr(array, "dtype", nb::none()), "name", nb::none());
   if (!PyUnicode_Check(label.ptr())) return dlpack::kUInt;
   for (const DType type : kAnyType) {
@@ -31,6 +32,9 @@ uint8_t named_type(nb::handle array, int bytes) {
     const bool named = PyUnicode_CompareWithASCIIString(label.ptr(), name.c_str()) == 0;
     if (named && int(size_of(type)) == bytes) return element_of(type).code;
   }
+  const std::string text = nb::cast<std::string>(label);
+  if (!text.starts_with("void"))
+    refuse_type("{} is {}; it must be one of {}, convert it", argument, text, types_text(kAnyType));
   return dlpack::kUInt;
 }
 
@@ -53,7 +57,7 @@ dlpack::DataType parse_typestr(nb::handle typestr, nb::handle array, const char*
   uint8_t code = dlpack::kUInt;
   switch (text[1]) {
     case 'f':
-      code = bytes == 1 ? named_type(array, bytes) : uint8_t(dlpack::kFloat);
+      code = bytes == 1 ? named_type(array, bytes, name) : uint8_t(dlpack::kFloat);
       break;
     case 'i':
       code = dlpack::kInt;
@@ -65,7 +69,7 @@ dlpack::DataType parse_typestr(nb::handle typestr, nb::handle array, const char*
       code = dlpack::kBool;
       break;
     case 'V':
-      code = named_type(array, bytes);
+      code = named_type(array, bytes, name);
       break;
   }
   return {code, uint8_t(8 * bytes), 1};

@@ -51,6 +51,8 @@ bool parse_flag(nb::handle value, const char* name) {
 
 Determinism parse_determinism(nb::handle value, const char* name) {
   if (PyBool_Check(value.ptr())) return value.ptr() == Py_True ? Determinism::repeatable : Determinism::any;
+  if (!PyUnicode_Check(value.ptr()))
+    refuse_type("{} must be True, False or \"batch_invariant\", got {}", name, class_name(value));
   const std::string_view text = parse_text(value, name);
   if (text != "batch_invariant")
     refuse_value("{} is \"{}\"; it must be True, False or \"batch_invariant\"{}", name, text,

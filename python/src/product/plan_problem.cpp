@@ -98,7 +98,7 @@ void place_scale_out(const Call& call, GemmProblem& p, GemmOptions& options) {
   call.template read<arg::ScaleMajor>(options.scale_major);
   call.template read<arg::UseUe8m0>(options.ue8m0);
   p.ue8m0_scale_out = options.ue8m0;
-  if (!options.out_scale) return;
+  if (!options.out_scale) return refuse_scale_major(options);
   check_out_scale(*options.out_scale);
   const int64_t blocks = ceil_div(p.n, int64_t(kScaleBlock));
   const MatrixLayout scales = packed(DType::f32, options.scale_major == Major::k, p.m, blocks, entries_of_d(p));
@@ -151,9 +151,19 @@ template <class Call>
 GroupLayout parse_groups(const Call& call) {
   GroupLayout groups;
   call.template read<GroupedDimension>(groups.dimension);
-  if (groups.dimension == Grouping::none) return {};
   call.template read<BoundsKind>(groups.bounds);
   call.template read<Spacing>(groups.spacing);
+  const bool spaced = groups.bounds == GroupBounds::aligned_ends || groups.bounds == GroupBounds::counts;
+  if (groups.dimension == Grouping::none) {
+    if (groups.bounds == GroupBounds::ends && groups.spacing == 1) return {};
+    refuse_value("bounds is \"{}\" and spacing {}, but grouping is \"none\"; pass what is grouped, or leave them out",
+                 to_string(groups.bounds), groups.spacing);
+  }
+  if (!spaced && groups.spacing != 1)
+    refuse_value(
+        "spacing is {}, but bounds is \"{}\", of groups that begin anywhere; leave it out, or pass "
+        "\"aligned_ends\" or \"counts\"",
+        groups.spacing, to_string(groups.bounds));
   groups.zero_rest = groups.dimension != Grouping::k;
   return groups;
 }

@@ -16,6 +16,7 @@ nb::object multiply(const GemmInputs& inputs, const ProductArguments& arguments,
     return multiply_and_quantize(inputs, arguments, call, form, *options.out_scale);
   TensorReader reader(call.get<arg::Stream>());
   GemmOperands operands(inputs, reader, options);
+  check_options_of_groups(options, operands.problem);
   set_scalars(call, operands);
   bool check = false;
   call.read<arg::CheckOffsets>(check);
@@ -27,6 +28,7 @@ PlanObject plan_product(const GemmInputs& inputs, const ProductArguments& argume
   TensorReader reader{nb::none()};
   GemmOptions options = parse_gemm_options(arguments, form);
   const GemmOperands operands(inputs, reader, options);
+  check_options_of_groups(options, operands.problem);
   if (options.grouped) options.zero_rest = operands.problem.groups.zero_rest;
   return with_roles(Conv::none, [&] { return PlanObject(operands.problem, options, make_plan(operands.problem)); });
 }

@@ -68,7 +68,9 @@ nb::object multiply_and_quantize(GemmInputs inputs, ProductArguments arguments, 
   arguments.set<arg::UseUe8m0>({});
   inputs.set<arg::Out>({});
   inputs.set<arg::ScaleOut>({});
+  const nb::handle scale_major = arguments.get<arg::ScaleMajor>();
   arguments.set<arg::OutScale>({});
+  arguments.set<arg::ScaleMajor>({});
   // bfloat16 has four bits more than the 8-bit floats, but only one more than int8.
   arguments.set<arg::OutDtype>(dtype_name(type == DType::i8 ? DType::f32 : DType::bf16));
   const nb::object product = multiply(inputs, arguments, call, form);
@@ -77,7 +79,8 @@ nb::object multiply_and_quantize(GemmInputs inputs, ProductArguments arguments, 
   const nb::object quantized =
       nb::module_::import_("cleave._core")
           .attr("quantize")(made[0], dtype_name(type), nb::str(std::string(to_string(granularity)).c_str()),
-                            "out"_a = out, "scale_out"_a = scale_out, "use_ue8m0"_a = ue8m0);
+                            "out"_a = out, "scale_out"_a = scale_out, "scale_major"_a = scale_major,
+                            "use_ue8m0"_a = ue8m0);
   nb::list results;
   results.append(quantized[0]);
   for (size_t i = 1; i < made.size(); ++i) results.append(made[i]);

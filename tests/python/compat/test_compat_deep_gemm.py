@@ -52,6 +52,12 @@ def test_fp8_products_in_every_layout(layout: str, rows: int, name: str) -> None
     torch.testing.assert_close(d.float(), real, rtol=1e-2, atol=1e-2)
 
 
+def test_data_without_scales_is_refused() -> None:
+    a = torch.randn(2, K).to(torch.float8_e4m3fn)  # of two rows, which could be taken for data and scales
+    with pytest.raises(TypeError, match="a is Tensor; it must be a tuple of 8-bit floats and their scales"):
+        deep_gemm.fp8_gemm_nt(a, (a, torch.ones(2, 3)), torch.empty(2, 2))
+
+
 def test_a_product_around_columns_of_heads() -> None:
     left, mid, right, heads = 64, 32, 128, 3
     a = deep_gemm.per_token_cast_to_fp8(torch.randn(M, K), False)

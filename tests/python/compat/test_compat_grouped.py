@@ -425,6 +425,8 @@ def test_flashinfer_refusals() -> None:
         flashinfer.group_gemm_fp8_nt_groupwise(*arguments, (128, 128, 128))
     with pytest.raises(ValueError, match="scale_major_mode is 'N'"):
         flashinfer.group_gemm_fp8_nt_groupwise(*arguments, scale_major_mode="N")
+    with pytest.raises(TypeError, match="alpha is float; it must be a float32 tensor of one value, or None"):
+        flashinfer.grouped_mm_fp8(a, b, INDPTR, alpha=2.0)
 
 
 def test_signatures_of_flashinfer() -> None:

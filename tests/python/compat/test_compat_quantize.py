@@ -72,6 +72,10 @@ def test_scaled_fp8_quant_refuses(x: Any) -> None:
         vllm.scaled_fp8_quant(x, scale_ub=torch.ones(1))
     with pytest.raises(ValueError, match="but so is output"):
         vllm.scaled_fp8_quant(x, num_token_padding=8, output=torch.empty(8, 256, dtype=FP8))
+    with pytest.raises(ValueError, match=r"input is \(1, 6, 256\); it must be a matrix"):
+        vllm.scaled_fp8_quant(x[None])
+    with pytest.raises(ValueError, match="group_shape is given without scale"):
+        vllm.scaled_fp8_quant(x, group_shape=(1, 128))
 
 
 def test_scaled_int8_quant(x: Any) -> None:
@@ -118,6 +122,9 @@ def test_per_token_group_quant_refuses(x: Any) -> None:
         vllm.per_token_group_quant_fp8(x, 64)
     with pytest.raises(ValueError, match="x has 3 dimensions"):
         vllm.per_token_group_quant_fp8(x.view(2, 3, 256), 128, column_major_scales=True)
+    with pytest.raises(ValueError, match=r"x is \(6, 200\); its last dimension must be a multiple of group_size, 128"):
+        vllm.per_token_group_quant_int8(x[:, :200], 128)
+    assert vllm.per_token_group_quant_fp8(x.view(2, 3, 256)[:, :0], 128)[1].shape == (2, 0, 2)
 
 
 def test_capabilities() -> None:

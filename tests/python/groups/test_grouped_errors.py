@@ -48,7 +48,7 @@ BAD: dict[str, Case] = {
         ValueError,
         ("offs has a stride of 2", "contiguous", "copy"),
     ),
-    "offs is empty": ({"offs": i32()}, ValueError, ("ends describes 0 groups", "1 or more")),
+    "offs is empty": ({"offs": i32()}, ValueError, ("offs describes 0 groups", "1 or more")),
     "indptr is empty": (
         {"offs": None, "indptr": i32()},
         ValueError,
@@ -97,6 +97,18 @@ BAD: dict[str, Case] = {
         ValueError,
         ("a is (3, 10, 6) and b is (3, 6, 5)", "nothing to group", "pass counts"),
     ),
+    "alignment of batches": (
+        {"a": f32(3, 10, 6), "offs": None, "alignment": 8},
+        ValueError,
+        ("alignment is 8, but no bounds of groups are given",),
+    ),
+    "a rest of batches": (
+        {"a": f32(3, 10, 6), "offs": None, "zero_rest": True},
+        ValueError,
+        ("zero_rest is True, but no bounds of groups are given",),
+    ),
+    "one group, three weights": ({"offs": i32(9)}, ValueError, ("b is (3, 6, 5), but 1 group is described",)),
+    "an order of scales that D has not": ({"scale_major": "mn"}, ValueError, ("scale_major is mn, but no scales",)),
     # alignment
     "alignment is zero": ({"alignment": 0}, ValueError, ("alignment is 0", "1 or more")),
     "alignment is negative": ({"alignment": -8}, ValueError, ("alignment is -8", "1 or more")),

@@ -133,6 +133,21 @@ def test_plans_from_sizes() -> None:
             cleave.plan_problem(3, 70, 256, **{"dtype": "float16", "device": "cpu"} | options)
 
 
+def test_options_of_groups_where_there_are_none() -> None:
+    packed, _ = weights_of(np.random.default_rng(0), 70, 256, 64, True)
+    x = np.ones((3, 256), np.float16)
+    for options, exception, words in (
+        ({"alignment": 8}, ValueError, "alignment is 8, but no bounds of groups are given"),
+        ({"zero_rest": True}, ValueError, "zero_rest is True, but no bounds of groups are given"),
+        ({"offs": np.array([3], np.int32)}, ValueError, r"offs is given, but weights is \(70, 256\), of no experts"),
+        ({"precision": "ieee"}, TypeError, "unexpected keyword argument 'precision'"),
+    ):
+        with pytest.raises(exception, match=words):
+            cleave.mixed_gemm(x, packed, **options)
+    with pytest.raises(TypeError, match="dtype is int8; it must be one of float16, bfloat16, float32"):
+        cleave.dequantize_weights(packed, "int8")
+
+
 def test_columns_in_another_order() -> None:
     rng = np.random.default_rng(0)
     codes, scales = rng.integers(0, 16, (70, 128), dtype=np.uint8), rng.uniform(0, 1, (4, 70)).astype(np.float16)

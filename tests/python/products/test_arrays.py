@@ -90,6 +90,14 @@ def test_raw_16_bit_elements_are_not_bfloat16() -> None:
         cleave.gemm(np.zeros((2, 3), "V2"), ones(3, 4))
 
 
+def test_other_types_of_ml_dtypes_keep_their_names() -> None:
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    for name in ("float8_e4m3", "float8_e4m3fnuz", "int4"):
+        a = np.ones((4, 4)).astype(getattr(ml_dtypes, name))
+        with pytest.raises(TypeError, match=f"a is {name}; it must be"):
+            cleave.gemm(a, a)
+
+
 def test_out_may_be_cut_from_the_buffer_of_an_input() -> None:
     buffer = ones(4, 12)
     a, out = buffer[:, :6], buffer[:, 6:11]

@@ -40,6 +40,11 @@ BAD: dict[str, tuple[dict[str, Any], type[Exception], tuple[str, ...]]] = {
     "bias is a list": ({"bias": [1.0] * 5}, TypeError, ("bias must be an array", "list")),
     "out is a tuple": ({"out": ()}, TypeError, ("out must be an array", "tuple")),
     "workspace is bytes": ({"workspace": b""}, TypeError, ("workspace must be an array", "bytes")),
+    "deterministic is None": (
+        {"deterministic": None},
+        TypeError,
+        ('deterministic must be True, False or "batch_invariant", got NoneType',),
+    ),
     # rank
     "a is a vector": ({"a": f32(6)}, ValueError, ("a has 1 dimension", "2 or 3")),
     "a is a scalar": ({"a": np.float32(1)}, ValueError, ("a has 0 dimensions",)),
@@ -254,6 +259,12 @@ def test_plan_problem_arguments() -> None:
         ({"device": "cuda:-1"}, 'device is "cuda:-1"'),
         ({"layout": "tx"}, 'layout is "tx"'),
         ({"bias": "rows"}, 'bias is "rows"'),
+        ({"spacing": 8}, 'bounds is "ends" and spacing 8, but grouping is "none"'),
+        ({"bounds": "counts"}, 'bounds is "counts" and spacing 1, but grouping is "none"'),
+        ({"grouping": "m", "spacing": 8}, 'spacing is 8, but bounds is "ends", of groups that begin anywhere'),
+        ({"scale_major": "mn"}, "scale_major is mn, but no scales are found"),
+        ({"sum_order": "k", "split_k_mode": "parallel"}, "sum_order is k, but split_k_mode is parallel: slices"),
+        ({"sum_order": "k", "split_k_slices": 3}, "sum_order is k, but split_k_slices is 3: slices"),
     ):
         with pytest.raises(ValueError, match=words):
             cleave.plan_problem(8, 8, 8, **({"device": "cpu"} | options))

@@ -156,8 +156,16 @@ def test_what_does_not_fit_is_refused() -> None:
     x, a, b, offs, scale, y = of.arguments()
     with pytest.raises(ValueError, match=r"a is \[2, 200, 8\] and b is \[2, 136, 8\]; .* a stack of lora_A.weight"):
         cleave.torch.lora(x, a.mT, b, offs)
-    with pytest.raises(RuntimeError, match="c is"):
-        cleave.torch.lora(x, a, b, offs, scale, y[:, :8])
+    for arguments, exception, words in (
+        ((x, a, b, offs, scale, y[:, :8]), ValueError, r"residual is \[\d+, 8\]; it must be \[\d+, 136\]"),
+        ((x[:, :8], a, b, offs), ValueError, r"x is \[\d+, 8\]; it must be \[rows, 200\]"),
+        ((x, a, b, offs[:1]), ValueError, r"offs is \[1\]; it must be \[2\]"),
+        ((x, a.float(), b, offs), TypeError, r"x is torch.bfloat16, a torch.float32 and b torch.bfloat16"),
+    ):
+        with pytest.raises(exception, match=words):
+            cleave.torch.lora(*arguments)
+    with pytest.raises(ValueError, match="out is x, which is read while out is written"):
+        cleave.torch.lora(x, torch.ones(2, 8, 200).bfloat16(), torch.ones(2, 200, 8).bfloat16(), offs, out=x)
     a.requires_grad_()
     kept = y.clone()
     with pytest.raises(ValueError, match="out is given where gradients are wanted"):

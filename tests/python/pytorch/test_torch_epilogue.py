@@ -330,6 +330,7 @@ def test_what_another_launch_quantises(product: str, options: dict[str, Any]) ->
         "scaled_gemm": (q, weight.T, scale, weight_scale.T),
         "grouped_gemm": (a, b, torch.tensor([3, M - 2], dtype=torch.int32)),
     }[product]
+    options = options | {"scale_major": "mn"}
     for epilogue in (None, gelu_only(bias=torch.randn(N), scale=torch.randn(M))):
 
         def call(x: Any, epilogue: Any = epilogue) -> Any:
@@ -339,6 +340,34 @@ def test_what_another_launch_quantises(product: str, options: dict[str, Any]) ->
         torch.compiler.reset()
         for made in (call(x), torch.compile(call, fullgraph=True, backend="aot_eager")(x)):
             assert torch.equal(made[1], expected[1]) and torch.equal(made[0].float(), expected[0].float())
+            assert made[1].stride() == expected[1].stride()
+
+
+@pytest.mark.parametrize("major", ["k", "mn"])
+@pytest.mark.parametrize("shape", [(4, 8), (1, 4, 8), (0, 4, 8), (3, 0, 8)])
+def test_scales_of_d_lie_as_fakes_say(shape: tuple[int, ...], major: str) -> None:
+    options = {"out_dtype": torch.int8, "out_scale": "block_1x128", "scale_major": major}
+    for columns in (200, 0):
+        a, b = torch.randn(shape), torch.randn(8, columns)
+        _, scale = cleave.torch.gemm(a, b, **options)
+        _, meta = cleave.torch.gemm(a.to("meta"), b.to("meta"), **options)
+        assert (scale.shape, scale.stride()) == (meta.shape, meta.stride())
+
+
+def test_options_are_checked() -> None:
+    a, b = torch.randn(M, K), torch.randn(K, N)
+    assert cleave.torch.gemm(a, b, out_dtype="float16", out_scale=None).dtype == torch.float16
+    for options, exception, words in (
+        ({"out_dtype": "floot16"}, TypeError, "out_dtype is 'floot16'; it must be a dtype"),
+        ({"out": torch.empty(M, N)}, TypeError, r"gemm\(\) got an unexpected keyword argument 'out'"),
+        ({"activaton": "relu"}, TypeError, "'activaton'. Did you mean 'activation'?"),
+        ({"scale_major": "mn"}, ValueError, "scale_major is given, but no scales are found"),
+        ({"use_ue8m0": True}, ValueError, "use_ue8m0 is given, but no scales are found"),
+    ):
+        with pytest.raises(exception, match=words):
+            cleave.torch.gemm(a, b, **options)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'check_offsets'"):
+        cleave.torch.grouped_gemm(a, b[None], torch.tensor([M]), check_offsets=True)
 
 
 def test_rows_are_quantised_beside_other_outputs() -> None:
@@ -352,6 +381,8 @@ def test_rows_are_quantised_beside_other_outputs() -> None:
     for same in (made, cleave.gemm(a, b, **options)):
         assert len(same) == len(expected) == 3
         assert all(map(torch.equal, (same[0], same[-1], *same[1:-1]), expected))
+    with pytest.raises(ValueError, match=r"D is \(1, .*for products whose D is a matrix"):
+        cleave.torch.gemm(a[None], b, out_dtype=torch.int8, out_scale="tensor")
 
 
 def test_copies_and_other_processes_have_the_function() -> None:

@@ -183,6 +183,14 @@ def test_wrong_offsets_touch_nothing_else() -> None:
         assert (frame[0] == 7).all() and (frame[-1] == 7).all()
 
 
+def test_layers_name_their_own_arguments() -> None:
+    layer, offs = GroupedLinear(G, K, N), torch.zeros(G, dtype=torch.int32)
+    with pytest.raises(ValueError, match=rf"x is \({TOTAL}, 3\); its last dimension must be in_features, {K}"):
+        layer(torch.ones(TOTAL, 3), offs)
+    with pytest.raises(ValueError, match=rf"offs is \({G - 1},\); it must be \({G},\), where each group ends"):
+        layer(torch.ones(TOTAL, K), offs[1:])
+
+
 def test_errors_name_the_argument() -> None:
     a, b = torch.ones(TOTAL, K), torch.ones(G, K, N)
     offs = torch.zeros(G, dtype=torch.int32)

@@ -195,6 +195,17 @@ def test_wrong_arguments() -> None:
         W8A8Linear.from_linear(linear, smooth=torch.ones(32))
     with pytest.raises(ValueError, match="use_fast_accum is True, but dtype is int8"):
         W8A8Linear.from_linear(linear, use_fast_accum=True)
+    for scale in (0.0, -1.0, float("inf"), True, torch.ones(2)):
+        with pytest.raises(ValueError, match=r'activation is .*; it must be "dynamic", or one scale, positive'):
+            W8A8Linear.from_linear(linear, activation=scale)
+    with pytest.raises(TypeError, match="linear is Conv1d, whose weight is no matrix"):
+        W8A8Linear.from_linear(nn.Conv1d(64, 32, 1))
+    with pytest.raises(TypeError, match="x is a tuple of one; pass q and scale"):
+        W8A8Linear.from_linear(linear)((torch.ones(2, 64, dtype=torch.int8),))
+    with pytest.raises(ValueError, match="smooth has a value that is zero"):
+        W8A8Linear.from_linear(linear, smooth=torch.arange(64.0))
+    with pytest.raises(ValueError, match=r"x is \(2, 2, 32\); its last dimension must be in_features, 64"):
+        W8A8Linear.from_linear(linear)(torch.ones(2, 2, 32))
     with pytest.raises(RuntimeError, match=r"a's columns \(63\) must match b's rows \(64\)"):
         W8A8Linear.from_linear(linear)(torch.ones(2, 63))
 

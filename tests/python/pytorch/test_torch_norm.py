@@ -64,6 +64,44 @@ def test_zero_centered_and_smooth() -> None:
     assert (RMSNormQuantize(8, zero_centered=True).weight == 0).all() and (RMSNormQuantize(8).weight == 1).all()
 
 
+class LessOne(nn.RMSNorm):
+    """As Gemma has it."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.rms_norm(x, self.normalized_shape, self.weight + 1, self.eps)
+
+
+@pytest.mark.parametrize(
+    ("norm", "message"),
+    [
+        (nn.LayerNorm(256), "norm is LayerNorm, which is no RMS norm of rows"),
+        (nn.LayerNorm(256, bias=False), "norm is LayerNorm, which makes of rows what no RMS norm"),
+        (nn.RMSNorm((4, 64)), "norm is RMSNorm, which is no RMS norm of rows"),
+        (LessOne(256, 1e-5), "norm is LessOne, which adds 1 to its weight; pass zero_centered=True"),
+        (nn.RMSNorm(256, elementwise_affine=False), "norm is RMSNorm, which has no weight"),
+    ],
+)
+def test_other_norms_are_refused(norm: nn.Module, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        RMSNormQuantize.from_norm(norm)
+
+
+def test_wrong_inputs() -> None:
+    norm = RMSNormQuantize(256)
+    with pytest.raises(ValueError, match=r"x is \(2, 2, 128\); its last dimension must be hidden_size, 256"):
+        norm(torch.ones(2, 2, 128))
+    with pytest.raises(ValueError, match=r"residual is \(4, 256\); it must be \(2, 2, 256\), as x is"):
+        norm(torch.ones(2, 2, 256), torch.ones(4, 256))
+    for scale in (0.0, -1.0, float("nan"), True):
+        with pytest.raises(ValueError, match=r'activation is .*; it must be "dynamic", or one scale, positive'):
+            RMSNormQuantize.from_norm(nn.RMSNorm(256), activation=scale)
+
+
+def test_rows_that_share_memory_are_copied() -> None:
+    norm, row = RMSNormQuantize.from_norm(rms_norm()), torch.randn(256)
+    assert torch.equal(norm(row.expand(3, 256)).q, norm(row.expand(3, 256).contiguous()).q)
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
 def test_without_an_eps_it_is_torchs(dtype: torch.dtype) -> None:
     norm, layer = nn.RMSNorm(256).to(dtype), W8A8Linear.from_linear(nn.Linear(256, 96).to(dtype))

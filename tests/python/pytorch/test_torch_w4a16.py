@@ -271,7 +271,7 @@ def test_mistakes_of_layers_are_named() -> None:
     for act_order in (False, True):
         for columns in (96, 384):
             with pytest.raises(
-                ValueError, match=rf"x is \[2, {columns}\]; its last dimension must be in_features, 192"
+                ValueError, match=rf"x is \(2, {columns}\); its last dimension must be in_features, 192"
             ):
                 layer_with(act_order=act_order)(torch.randn(2, columns).bfloat16())
 

@@ -111,7 +111,7 @@ def test_what_is_refused() -> None:
         W4A8Linear.from_linear(linear, format="mxfp4", activation_dtype="int8")
     with pytest.raises(ValueError, match='activation_dtype is \'int4\'; it must be "int8" or "float8_e4m3fn"'):
         W4A8Linear.from_linear(linear, 64, activation_dtype="int4")
-    with pytest.raises(ValueError, match=r"x is \[3, 60\]; its last dimension must be in_features, 64"):
+    with pytest.raises(ValueError, match=r"x is \(3, 60\); its last dimension must be in_features, 64"):
         W4A8Linear.from_linear(linear, 64)(torch.randn(3, 60))
     with pytest.raises(ValueError, match="activation_dtype is 'int8', but dtype is 'int8'"):
         replace_linears(nn.Sequential(linear), "int8", activation_dtype="int8")

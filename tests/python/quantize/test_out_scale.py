@@ -173,6 +173,7 @@ def test_functions_and_what_is_given() -> None:
         ({"out_scale": "block_1x128"}, r"out_scale is given, but d is float32"),
         ({"scale_out": np.ones((4, 1), np.float32)}, r"scale_out is given without out_scale"),
         ({"use_ue8m0": True}, r"use_ue8m0.*no scales are found"),
+        ({"scale_major": "mn"}, r"scale_major is mn, but no scales are found"),
         ({"out_scale": "block_1x128", "out": np.empty((8, 4), np.int8).T}, r"row-major d"),
         (
             {"out_scale": "block_1x128", "out_dtype": "int8", "scale_out": np.ones((4, 2), np.float32)},
@@ -207,6 +208,9 @@ def test_what_more_of_d_shares(dtype: str, granularity: str) -> None:
     made = cleave.gemm(x, weights, activation="swiglu", out_dtype=dtype, out_scale=granularity)
     for one, other in zip(made, expected, strict=True):
         np.testing.assert_array_equal(bits(one), bits(other))
+    turned = cleave.gemm(x, weights, activation="swiglu", out_dtype=dtype, out_scale=granularity, scale_major="mn")[1]
+    np.testing.assert_array_equal(turned, made[1])
+    assert turned.T.flags.c_contiguous
     with pytest.raises(ValueError, match=r'out_scale is .*"block_1x128".* "row", "tensor" or "block_128x128"'):
         cleave.plan_gemm(x, weights, out_dtype=dtype, out_scale=granularity)
 

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, fx, nn
+from torch import fx, nn
 
 from .._packed_linear import PackedLinear
+from .._rms_norm import has_weight_of_rows
 from ..linear import W8A8Linear
 
 # A keyword that no layer has: where it turns up, all others do.
@@ -119,12 +120,6 @@ def find_readers(module: nn.Module, argument: int | str) -> list[str] | None:
         else:
             return None
     return readers if len(set(readers)) == len(readers) else None
-
-
-def has_weight_of_rows(module: nn.Module) -> bool:
-    """As a norm has: a value for each column, and no bias."""
-    weight = getattr(module, "weight", None)
-    return isinstance(weight, Tensor) and weight.dim() == 1 and getattr(module, "bias", None) is None
 
 
 class _NoMatch(Exception):

@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
-import torch
 from torch import nn
 
+from .._hooks import has_hooks
 from .._packed_experts import PackedExperts
 from .._packed_linear import PackedLinear
 from .._replace import Skip, matcher
+from .._rms_norm import centrings, has_weight_of_rows
 from ..fused import FusedDecoderLayer, GatedMLP, NormProjections, Projection, W8A8SwiGLU, adds
 from ..linear import W8A8Linear
 from ..mixed_bytes_linear import W4A8Linear
@@ -69,9 +70,9 @@ def fuse(model: nn.Module, *, skip: Skip = (), across_layers: bool = True) -> Fu
       the norm is no longer rounded to 16 bits. A norm that something else reads (a router, say) stays. The layer's
       class becomes a subclass of its own.
 
-    Nothing else changes, except the last bits of float8 sums where the wider product adds in another order. The
-    state_dict is that of the fused model: undo before saving one to load elsewhere. The weights of gates and ups move
-    in memory, so CUDA graphs must be captured afterwards, and again after `undo`.
+    Modules with hooks are left alone, and nothing else changes, except the last bits of float8 sums where the wider
+    product adds in another order. The state_dict is that of the fused model: undo before saving one to load elsewhere.
+    The weights of gates and ups move in memory, so CUDA graphs must be captured afterwards, and again after `undo`.
 
     Args:
         skip: names of MLPs, experts and decoder layers to leave alone, as in `replace_linears`.
@@ -144,7 +145,10 @@ def _fuse_gates(model: nn.Module, name: str, chain: chains.GatedMLP, report: Fus
     linears = [mlp.get_submodule(each) for each in chain.gates]
     joining = _JOINING.get(type(linears[0]))
     wide = [each for each, linear in zip(chain.gates, linears, strict=True) if type(linear) not in _JOINING]
-    if wide or joining is None:
+    joined = (each for each in mlp.modules() if each is not mlp.get_submodule(chain.down))
+    if any(map(has_hooks, joined)):
+        why = "it has hooks, or what would be joined has"
+    elif wide or joining is None:
         why = f"{', '.join(wide)}: no layer in 8 or 4 bits"
     elif len({type(each) for each in linears}) > 1:
         why = "they are of different classes"
@@ -241,6 +245,8 @@ def _quantising(norm: nn.Module, readers: dict[str, nn.Module]) -> tuple[RMSNorm
     wide = [name for name, linear in readers.items() if not isinstance(linear, W8A8Linear)]
     if wide:
         return None, f"{', '.join(wide)}: no W8A8Linear"
+    if any(map(has_hooks, (norm, *readers.values()))):
+        return None, "it has hooks, or what reads it"
     first, *others = readers.values()
     for each in others:
         kinds = (each.weight.dtype, each.activation_granularity), (first.weight.dtype, first.activation_granularity)
@@ -248,41 +254,18 @@ def _quantising(norm: nn.Module, readers: dict[str, nn.Module]) -> tuple[RMSNorm
             return None, "what reads it differs in dtype, granularity or smooth"
         if not same(each.activation_scale, first.activation_scale):
             return None, "what reads it has static scales that differ"
-    zero_centered = _is_zero_centered(norm)
-    if zero_centered is None:
+    found = centrings(norm) if has_weight_of_rows(norm) else ()
+    if not found:
         return None, f"{type(norm).__name__} is no RMS norm with a weight"
     made = RMSNormQuantize.from_norm(
         norm,
         first.weight.dtype,
         granularity=first.activation_granularity,
         activation="dynamic" if first.activation_scale is None else first.activation_scale,
-        zero_centered=zero_centered,
+        zero_centered=found[0],
         smooth=first.smooth,
     )
     return made.train(norm.training), ""
-
-
-@torch.no_grad()
-def _is_zero_centered(norm: nn.Module) -> bool | None:
-    """Whether an RMS norm keeps its weight less 1: by what it does to rows of large and small elements. None for what
-    is no RMS norm."""
-    if not chains.has_weight_of_rows(norm):
-        return None
-    weight = norm.weight
-    generator = torch.Generator().manual_seed(0)
-    x = torch.randn(3, weight.numel(), generator=generator) + 0.5
-    x = (x * torch.tensor([[1.0], [30.0], [2e-3]])).to(weight)
-    try:
-        y = norm(x).double()
-        eps = RMSNormQuantize.from_norm(norm).eps
-    except Exception:  # of any module, called as no norm
-        return None
-    normal = x.double() * (x.double().square().mean(-1, keepdim=True) + eps).rsqrt()
-    for zero_centered in (False, True):
-        expected = normal * (weight.double() + zero_centered)
-        if y.shape == x.shape and torch.allclose(y, expected, rtol=4 * torch.finfo(weight.dtype).eps, atol=1e-30):
-            return zero_centered
-    return None
 
 
 def _by_kind(lines: list[tuple[str, str]]) -> Iterator[str]:
