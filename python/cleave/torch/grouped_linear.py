@@ -127,12 +127,13 @@ class GroupedLinear(nn.Module):
     ) -> Tensor:
         """alignment, counts: groups with gaps, as in `cleave.grouped_gemm`: each begins at a multiple, or x is
         [num_groups, room, in_features]."""
-        check_features(x, self.in_features)
-        if offs is not None and offs.shape[:1] != (self.num_groups,):
-            raise ValueError(f"offs is {tuple(offs.shape)}; it must be ({self.num_groups},), where each group ends")
+        weight, bias, accumulate = _dealt.own(self.weight), _dealt.own(self.bias), self.accumulate_main_grad
+        groups, _, features = weight.shape  # of this rank, where they are dealt
+        check_features(x, features)
+        if offs is not None and offs.shape[:1] != (groups,):
+            raise ValueError(f"offs is {tuple(offs.shape)}; it must be ({groups},), where each group ends")
         if torch.is_autocast_enabled(x.device.type):
             x = x.to(torch.get_autocast_dtype(x.device.type))
-        weight, bias, accumulate = _dealt.own(self.weight), _dealt.own(self.bias), self.accumulate_main_grad
         if alignment is not None or counts is not None:
             return self._with_gaps(x, offs, alignment, counts)
         if torch.is_grad_enabled():

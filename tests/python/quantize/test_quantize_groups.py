@@ -78,7 +78,7 @@ def test_a_weight_gradient() -> None:
         ({"offs": np.ones((2, 1), np.int32)}, ValueError, ("offs has 2 dimensions",)),
         ({"offs": np.zeros(0, np.int32)}, ValueError, ("offs is (0,)",)),
         ({"offs": np.zeros(1025, np.int32)}, ValueError, ("offs is (1025,)", "1024")),
-        ({"transpose": False}, ValueError, ("has_transpose false",)),
+        ({"transpose": False}, ValueError, ("has_transpose (transpose) false",)),
         ({"granularity": "block_128x128"}, ValueError, ("block_128x128", "block_1x128")),
     ],
 )
