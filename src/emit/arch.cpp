@@ -50,7 +50,7 @@ void describe_archs(const std::vector<ArchChoice>& choices, Vocabulary& v) {
     const std::string feature = fmt::format("defined(__CUDA_ARCH_FEAT_SM{}_ALL)", digits);
     const bool specific = digits != number;
     if (specific) others += " && !" + feature;
-    v.flags["has_workspace"] |= needs_workspace(choice.config);
+    v.flags["has_workspace"] |= needs_workspace(choice.config) || choice.config.epilogue.function.reduces();
     v.archs.push_back({{"arch", arch},
                        {"number", number},
                        {"guard", specific ? feature : ""},

@@ -29,11 +29,6 @@ const Choice& planned(const GemmPlan& plan) {
            "most {}",
            count_classes(choice->problem.conv, false), kMostClasses);
   }
-  if (choice->config.epilogue.function.reduces()) {
-    throw Error(ErrorCode::unsupported,
-                "the epilogue function reduces D, which takes a second kernel that emitted projects do not have; store "
-                "the value as an output and reduce that, or call the operation from the library");
-  }
   if (finds_scales(plan.problem())) {
     throw Error(
         ErrorCode::unsupported,

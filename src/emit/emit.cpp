@@ -13,6 +13,8 @@
 #include "emit/operation.h"
 #include "jit/compiler.h"
 #include "jit/source.h"
+#include "plan/reductions.h"
+#include "problem/problem.h"
 
 namespace cleave {
 namespace {
@@ -69,12 +71,21 @@ void add_code(std::string_view folder, const std::string& name, EmittedFiles& fi
 
 void add_images(const std::vector<ArchChoice>& choices, const Vocabulary& vocabulary, EmittedFiles& files) {
   for (size_t i = 0; i < choices.size(); ++i) {
-    const std::string cubin = compile(gemm_source(choices[i].choice.config), choices[i].arch).cubin;
-    Vocabulary own = vocabulary;
-    own.words.insert(vocabulary.archs[i].begin(), vocabulary.archs[i].end());
-    own.words["image_bytes"] = std::to_string(cubin.size());
-    own.words["image_numbers"] = as_numbers(cubin);
-    add_templates("image/", own, files);
+    const auto& [arch, choice] = choices[i];
+    const auto add = [&](const std::string& source, const char* text, const std::string& image, const char* ending) {
+      const std::string cubin = compile(source, choices[i].arch).cubin;
+      Vocabulary own = vocabulary;
+      own.words.insert(vocabulary.archs[i].begin(), vocabulary.archs[i].end());
+      own.words["image"] = image;
+      own.words["image_text"] = text;
+      own.words["image_constant"] = own.words["constant"] + ending;
+      own.words["image_bytes"] = std::to_string(cubin.size());
+      own.words["image_numbers"] = as_numbers(cubin);
+      add_templates("image/", own, files);
+    };
+    add(gemm_source(choice.config), "The kernel", arch, "Image");
+    if (choice.config.epilogue.function.reduces())
+      add(reduce_source(reduce_config(choice.config)), "What joins partial results", arch + "_reduce", "ReduceImage");
   }
 }
 
@@ -83,6 +94,11 @@ void add_images(const std::vector<ArchChoice>& choices, const Vocabulary& vocabu
 EmittedFiles emit(const GemmPlan& plan, const EmitOptions& options) {
   check_name(options.name);
   const auto choices = choose_all(plan, options.archs);
+  if (options.target == EmitTarget::pytorch && reduces(plan.problem())) {
+    throw Error(ErrorCode::unsupported,
+                "the epilogue function reduces D, which emitted extensions do not; store the value as an output and "
+                "reduce that, emit C++, or call the operation from the library");
+  }
   Vocabulary vocabulary = describe(plan.problem(), choices);
   const bool cubin = options.sources == EmitSources::cubin;
   vocabulary.words["name"] = options.name;
@@ -90,6 +106,7 @@ EmittedFiles emit(const GemmPlan& plan, const EmitOptions& options) {
   vocabulary.words["version"] = CLEAVE_VERSION;
   vocabulary.flags["cubin"] = cubin;
   vocabulary.flags["cuda"] = !cubin;
+  vocabulary.flags["reduces_compiled"] = cubin && vocabulary.flags["reduces"];
   EmittedFiles files;
   const std::string target = options.target == EmitTarget::pytorch ? "pytorch" : "cpp";
   const std::string kind = vocabulary.flags["convolution"] ? "convolution" : "product";

@@ -7,6 +7,7 @@
 #include "emit/parts.h"
 #include "epilogue/spell.h"
 #include "launch/function_operands.h"
+#include "problem/problem.h"
 
 namespace cleave {
 namespace {
@@ -109,7 +110,14 @@ void describe_outputs(const GemmProblem& p, Vocabulary& v) {
     const std::string& name = outputs[i].name;
     check_operand_name(name, "output");
     names += fmt::format("{}\"{}\"", i == 1 ? "" : ", ", name);
-    members += fmt::format("    /// {}.\n    Output {};\n", type_of(p, layout), name);
+    std::string text = type_of(p, layout), kind;
+    if (outputs[i].reduction != Reduction::none) {
+      kind = enumerator_name(layout.shape);
+      text += fmt::format(": {}", meaning(p.conv.kind, layout.shape));
+    }
+    v.flags["function_" + (kind.empty() ? "matrix" : kind) + "_output"] = true;
+    if (!kind.empty()) kind[0] = char(std::toupper(kind[0]));
+    members += fmt::format("    /// {}.\n    {}Output {};\n", text, kind, name);
     types +=
         fmt::format("    \"{}\": (torch.{}, \"{}\"),\n", name, to_string(layout.dtype), enumerator_name(layout.order));
     results += fmt::format(", {}", name);
@@ -145,8 +153,11 @@ void describe_function(const GemmProblem& p, Vocabulary& v) {
   v.flags["function"] = function != nullptr && function->activation() == Activation::none;  // one of the user's
   v.flags["function_has_inputs"] = function != nullptr && !function->inputs().empty();
   v.flags["function_has_outputs"] = function != nullptr && function->outputs().size() > 1;
-  for (const InputShape shape : values_of<InputShape>)
-    v.flags["function_" + std::string(enumerator_name(shape))] = false;
+  v.flags["reduces"] = reduces(p);
+  for (const InputShape shape : values_of<InputShape>) {
+    const std::string kind = "function_" + std::string(enumerator_name(shape));
+    v.flags[kind] = v.flags[kind + "_output"] = false;
+  }
   v.flags["function_rows_vary"] = !is_conv && p.groups.dimension != Grouping::n;
   v.flags["function_columns_vary"] = !is_conv && p.groups.dimension != Grouping::m;
   v.words["function_row_of"] = p.conv.kind == Conv::wgrad ? "tap and channel" : "channel of the result";

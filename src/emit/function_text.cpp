@@ -40,6 +40,11 @@ std::string_view operator_of(Elementwise operation) {
   }
 }
 
+/// What Python calls the lines that are reduced to a shape.
+const char* reduced_over(InputShape shape) {
+  return shape == InputShape::column ? "columns" : shape == InputShape::row ? "rows" : "all";
+}
+
 }  // namespace
 
 std::string readable(const EpilogueFunction& function) {
@@ -51,7 +56,8 @@ std::string readable(const EpilogueFunction& function) {
   // A value is called as the output that it is, or else numbered.
   const auto name_of = [&](size_t node) {
     for (const auto& output : function.outputs())
-      if (output.node == node && taken.insert(output.name).second) return output.name;
+      if (output.node == node && output.reduction == Reduction::none && taken.insert(output.name).second)
+        return output.name;
     size_t number = 0;
     while (!taken.insert(fmt::format("v{}", number)).second) ++number;
     return fmt::format("v{}", number);
@@ -85,8 +91,13 @@ std::string readable(const EpilogueFunction& function) {
       }
     }
   }
-  for (const auto& output : function.outputs())
-    if (names[output.node] != output.name) text += fmt::format("{} = {}\n", output.name, names[output.node]);
+  for (const auto& output : function.outputs()) {
+    if (output.reduction != Reduction::none)
+      text += fmt::format("{} = {}({}, over=\"{}\")\n", output.name, enumerator_name(output.reduction),
+                          names[output.node], reduced_over(output.shape));
+    else if (names[output.node] != output.name)
+      text += fmt::format("{} = {}\n", output.name, names[output.node]);
+  }
   text.pop_back();
   return text;
 }

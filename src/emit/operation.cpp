@@ -8,6 +8,7 @@
 #include "cleave/schedule/groups.h"
 #include "emit/parts.h"
 #include "jit/source.h"
+#include "plan/reductions.h"
 #include "problem/problem.h"
 
 namespace cleave {
@@ -122,6 +123,7 @@ void describe_kernels(const std::vector<ArchChoice>& choices, Vocabulary& v) {
   v.words["cmake_archs"] = fmt::format("{}", fmt::join(cmake_archs, ";"));
   v.words["kernel_description"] = fmt::format("{}", fmt::join(kernels, ", "));
   v.words["entry"] = gemm_entry;
+  v.words["reduce_entry"] = reduce_entry;
 }
 
 void describe_product(const GemmProblem& p, const std::vector<ArchChoice>& choices, Vocabulary& v) {

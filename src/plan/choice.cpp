@@ -7,7 +7,6 @@
 #include "cleave/config/clusters.h"
 #include "cleave/config/dependent_launch.h"
 #include "cleave/config/loads.h"
-#include "cleave/config/reductions.h"
 #include "launch/conv_grid.h"
 #include "launch/gemm_grid.h"
 #include "launch/limits.h"
@@ -243,12 +242,10 @@ std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& 
   choice.partial_bytes = grid.partial_bytes;
   choice.map_bytes = grid.map_bytes;
   if (reduces(p)) {
-    const auto most_along = [&](Grouping dimension, uint32_t along, uint32_t across) {
-      return c.schedule.grouping == dimension && across > 0 ? uint32_t(tiles.total / across) : along;
-    };
-    choice.row_units = reduced_row_units(c, most_along(Grouping::m, tiles.m, tiles.n));
-    choice.column_units = reduced_column_units(c, most_along(Grouping::n, tiles.n, tiles.m));
-    choice.reduction_bytes = reduction_bytes(choice);
+    const ReducedUnits units = reduced_units(c, tiles);
+    choice.row_units = units.rows;
+    choice.column_units = units.columns;
+    choice.reduction_bytes = joins_of(choice).bytes();
   }
   choice.most_tiles = uint32_t(tiles.total);
   expect(tiles, choice);

@@ -49,7 +49,7 @@ std::vector<std::byte> make_params(const Choice& choice, const Reductions* reduc
   const GemmConfig& c = choice.config;
   GemmParams gemm{};
   set_problem(c, p, gemm);
-  if (reductions != nullptr) reductions->place(gemm);
+  if (reductions != nullptr) reductions->joins().place(gemm);
   gemm.schedule = make_schedule(choice.schedule);
   const auto encode = [](TensorMap& map, const void*, const auto& shape) { map = make_tensor_map(kNowhere, shape()); };
   if (has_tma(c.family)) visit_matrix_maps(c, p, gemm, encode);
@@ -91,7 +91,7 @@ class GpuPlan final : public ChosenPlan {
     launch_.loads_early = has_static_operand(c);
     launch_.dynamic_shared_bytes = smem_plan(c).bytes;
     if (choice_.spec.apart) quantization_ = plan(quantization_of(problem_, choice_.spec.halves));
-    if (joins_partials(choice_)) reductions_ = std::make_unique<const Reductions>(choice_);
+    if (joins_of(choice_).any()) reductions_ = std::make_unique<const Reductions>(choice_);
   }
 
   void run(const GemmArguments& given, void* workspace, size_t workspace_bytes, void* stream) const override {
@@ -118,7 +118,7 @@ class GpuPlan final : public ChosenPlan {
     params.partials = static_cast<float*>(space.partials);
     if (choice_.map_bytes > 0) params.group_maps = first_map(space);
     place_maps(buffer, params);
-    if (reductions_ != nullptr) reductions_->point(first_partial_result(space), params);
+    if (reductions_ != nullptr) reductions_->joins().point(first_partial_result(space), params);
     ready.kernel->launch(launch_, cuda_stream, buffer);
     if (reductions_ != nullptr) reductions_->launch(first_partial_result(space), given, cuda_stream);
     if (quantization_ != nullptr) {

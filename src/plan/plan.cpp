@@ -8,6 +8,7 @@
 #include "plan/batch_invariant.h"
 #include "plan/catalogue/candidates.h"
 #include "plan/explain.h"
+#include "plan/function_config.h"
 #include "plan/gpu_plan.h"
 #include "plan/make_plan.h"
 #include "plan/measured/shape_log.h"
@@ -28,6 +29,7 @@ std::shared_ptr<const GemmPlan> make_gpu(const GemmProblem& problem) {
     Choice nothing;
     nothing.problem = problem;
     nothing.rows_of_d = problem.m;
+    nothing.config.epilogue.function = function_config(problem, false);  // what it reduces is of no elements
     return make_gpu_plan(problem, nothing, "D is empty: nothing is launched");
   }
   if (is_automatic(problem)) ShapeLog::user().add(problem);

@@ -1,19 +1,21 @@
-// What a plan for a GPU does beside its product where an epilogue function reduces D: partial results in the workspace,
-// and a second kernel that joins them. Where tiles have whole lines, their results are no partial ones.
+// What a plan for a GPU does beside its product where an epilogue function reduces D (launch/reductions.h): a second
+// kernel joins partial results in the workspace.
 #pragma once
 
-#include "cleave/config/gemm_params.h"
-#include "cleave/reduce/reduce_params.h"
+#include "launch/reductions.h"
 #include "plan/choice.h"
 #include "runtime/lazy_kernel.h"
 
 namespace cleave {
 
-/// Whether a choice leaves partial results.
-bool joins_partials(const Choice& choice);
+/// The name of the second kernel's entry point.
+inline constexpr const char* reduce_entry = "cleave_reduce";
 
-/// Bytes of a choice's partial results: of its workspace.
-size_t reduction_bytes(const Choice& choice);
+/// What NVRTC compiles.
+std::string reduce_source(const ReduceConfig& config);
+
+/// The partial results that a choice leaves: none, if its function does not reduce D.
+Joins joins_of(const Choice& choice);
 
 /// Immutable, thread-safe.
 class Reductions {
@@ -21,31 +23,20 @@ class Reductions {
   /// The choice leaves partial results.
   explicit Reductions(const Choice& choice);
 
-  /// Where the product's kernel finds room for partial results, but for the pointers.
-  void place(GemmParams& params) const;
-  /// And these.
-  void point(void* partials, GemmParams& params) const;
+  const Joins& joins() const { return joins_; }
 
-  /// Enqueues the second kernel, after the product's. `partials`: as given to `point`.
+  /// Enqueues the second kernel, after the product's. `partials`: as given to `joins().point`.
   void launch(const void* partials, const GemmArguments& arguments, CUstream stream) const;
 
   /// Compiles and loads it.
   const Kernel& kernel(CUstream stream) const;
-  std::string source() const;
+  std::string source() const { return reduce_source(config_); }
 
  private:
-  struct Output {
-    uint32_t number;  // among the function's beside D
-    size_t first;     // element of the partial results
-    int64_t unit_stride;
-  };
-
   int device_;
   ReduceConfig config_;
-  ReduceParams params_;
+  Joins joins_;
   LaunchShape shape_;
-  uint32_t count_ = 0;
-  Output outputs_[kMostEpilogueOutputs] = {};
   LazyKernel kernel_;
 };
 

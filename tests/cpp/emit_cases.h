@@ -119,6 +119,53 @@ inline GemmProblem with_gated_function(GemmProblem p) {
   return p;
 }
 
+/// Functions that reduce D.
+inline const EpilogueFunction& over_rows() {
+  return epilogue_function("%0 = multiply acc 0.5\nd = acc\ntotal = sum row %0\nlargest = absmax scalar acc");
+}
+inline const EpilogueFunction& over_columns() {
+  return epilogue_function("%0 = multiply acc acc\nd = acc\nnorm = sum column %0\ntotal = sum scalar acc");
+}
+
+/// `p` with one of them, whose results are without gaps.
+inline GemmProblem with_reductions(GemmProblem p, const EpilogueFunction& function) {
+  p.epilogue.function = &function;
+  const bool is_conv = p.conv.kind != Conv::none, filters = p.conv.kind == Conv::wgrad;
+  for (size_t i = 1; i < function.outputs().size(); ++i) {
+    const InputShape shape = function.outputs()[i].shape;
+    EpilogueLayout& layout = p.epilogue.outputs[i - 1];
+    layout = {.shape = shape, .dtype = DType::f32, .alignment = 4, .stride = shape != InputShape::scalar};
+    const bool rows = shape == InputShape::row, columns = shape == InputShape::column;
+    const bool varies =
+        is_conv ? p.batch > 1 && (filters ? columns : rows)
+                : !(rows && p.groups.dimension == Grouping::n) && !(columns && p.groups.dimension == Grouping::m);
+    if (varies) layout.stride_batch = rows ? p.n : columns ? p.m : 1;
+  }
+  return p;
+}
+
+/// For C++ alone.
+inline std::vector<EmitCase> emit_reduction_cases() {
+  constexpr DType bf16 = DType::bf16, f32 = DType::f32;
+  const GemmProblem rows = grouped(product(4096, 1024, 512, bf16, bf16), Grouping::m);
+  const GemmProblem columns = grouped(product(1024, 4096, 512, bf16, bf16), Grouping::n);
+  const ScaleLayout vector{.kind = Scaling::vector, .stride_row = 1};
+  return {
+      {"reduced", with_reductions(product(512, 1024, 512, bf16, bf16), over_rows())},
+      {"reduced_lines", with_reductions(product(4096, 64, 512, bf16, bf16), over_columns())},
+      {"reduced_small_m", with_reductions(product(8, 4096, 4096, bf16, bf16), over_rows())},
+      {"reduced_batched", with_reductions(product(512, 256, 320, DType::f16, f32, 5, false, true), over_columns())},
+      {"reduced_split",
+       with_reductions(split(product(128, 256, 16384, bf16, bf16), SplitKMode::parallel, 16), over_columns())},
+      {"reduced_int8", with_reductions(scaled(product(512, 768, 1024, DType::i8, bf16), vector, vector), over_rows())},
+      {"reduced_rows_over_rows", with_reductions(rows, over_rows())},
+      {"reduced_rows_over_columns", with_reductions(rows, over_columns())},
+      {"reduced_columns", with_reductions(columns, over_columns())},
+      {"reduced_depth",
+       with_reductions(grouped(product(1024, 512, 4096, bf16, f32, 1, false, true), Grouping::k), over_rows())},
+  };
+}
+
 inline std::vector<EmitCase> emit_cases() {
   constexpr DType f16 = DType::f16, bf16 = DType::bf16, f32 = DType::f32, i8 = DType::i8, e4m3 = DType::e4m3;
   constexpr ScaleLayout vector{.kind = Scaling::vector, .stride_row = 1};
@@ -265,6 +312,17 @@ inline std::vector<EmitCase> emit_conv_cases() {
       {"dgrad_stem_function", with_function(convolution(Conv::dgrad, f16, f16, 8, 64, 2, 1, false, 4))},
       {"wgrad_function", with_function(convolution(Conv::wgrad, f16, f32, 128, 128, 2))},
       {"wgrad_groups_function", with_function(convolution(Conv::wgrad, f16, f16, 32, 32, 1, 4))},
+  };
+}
+
+inline std::vector<EmitCase> emit_conv_reduction_cases() {
+  constexpr DType f16 = DType::f16, bf16 = DType::bf16, f32 = DType::f32;
+  return {
+      {"fprop_reduced", with_reductions(convolution(Conv::fprop, bf16, bf16, 64, 128, 2), over_rows())},
+      {"fprop_groups_reduced", with_reductions(convolution(Conv::fprop, bf16, f32, 64, 64, 1, 4), over_columns())},
+      {"dgrad_reduced", with_reductions(convolution(Conv::dgrad, bf16, bf16, 128, 128, 2), over_columns())},
+      {"wgrad_reduced", with_reductions(convolution(Conv::wgrad, f16, f32, 128, 128, 2), over_rows())},
+      {"wgrad_groups_reduced", with_reductions(convolution(Conv::wgrad, f16, f16, 32, 32, 1, 4), over_columns())},
   };
 }
 

@@ -133,6 +133,20 @@ TEST(EmitRefuses, PlansWithoutAKernel) {
   expect_refusal([&] { emit(*empty, as_cuda()); }, ErrorCode::invalid_argument, {"empty D"});
 }
 
+TEST(EmitRefuses, ReductionsInExtensions) {
+  const auto own = planned(with_reductions(product(512, 256, 512, DType::bf16, DType::bf16), over_rows()));
+  expect_refusal([&] { emit(*own, as_cuda(EmitTarget::pytorch)); }, ErrorCode::unsupported, {"reduces D", "emit C++"});
+}
+
+TEST(EmitReductions, HaveASecondKernel) {
+  const auto own = planned(with_reductions(product(512, 256, 512, DType::bf16, DType::bf16), over_rows()));
+  const EmittedFiles files = emit(*own, as_cuda(EmitTarget::cpp, {"sm_90a", "sm_80"}));
+  expect_parts(files.at("kernels/projection.cu"), {"sm_80_reduce(", "sm_90a_reduce(", "reduce_partials.h"});
+  expect_parts(files.at("include/emitted/projection.h"),
+               {"RowOutput total;", "ScalarOutput largest;", "total = sum(v0, over=\"rows\")",
+                "largest = absmax(acc, over=\"all\")"});
+}
+
 TEST(EmitRefuses, GroupsThatLieApart) {
   const auto own = planned(grouped(product(64, 64, 256, DType::bf16, DType::bf16), Grouping::k,
                                    {.bounds = GroupBounds::aligned_ends, .spacing = 128, .apart = true}));

@@ -45,7 +45,7 @@ TEST(Reductions, LinesThatATileHasAloneAreResults) {
   p.epilogue.function = &epilogue_function("%0 = multiply acc acc\nd = acc\nnorm = sum column %0");
   const auto partial_results = [](const GemmProblem& problem, const char* kernel) {
     const Choice choice = make_choice(problem, device_info(kPlanOnlyH100), *parse_spec(kernel)).value();
-    EXPECT_EQ(joins_partials(choice), choice.reduction_bytes > 0);
+    EXPECT_EQ(joins_of(choice).any(), choice.reduction_bytes > 0);
     return choice.reduction_bytes / sizeof(float);
   };
   EXPECT_EQ(partial_results(p, "sm90 128x64"), 0u);

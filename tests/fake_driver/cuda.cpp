@@ -1,5 +1,6 @@
 // A libcuda without a GPU: it says that there is an H100, and remembers the last launch instead of
 // running it. Tensor maps become the description that they were encoded from.
+#include "cleave/reduce/reduce_params.h"
 #include "fake_driver.h"
 
 #include <cuda.h>
@@ -41,12 +42,12 @@ extern "C" CUresult cuStreamGetCaptureInfo(CUstream, CUstreamCaptureStatus* stat
 
 namespace {
 
-fake_driver::Launch last;
+fake_driver::Launch last, last_reduce;
 size_t params_bytes = sizeof(cleave::GemmParams);
 uint64_t stream_id = 1;
 std::atomic<uint64_t> threads;
 
-constexpr char kContext = 0, kModule = 0, kFunction = 0;
+constexpr char kContext = 0, kModule = 0, kFunction = 0, kReduceFunction = 0;
 
 template <class Handle>
 Handle handle(const char& object) {
@@ -82,6 +83,10 @@ extern "C" {
 
 const fake_driver::Launch* fake_driver_last_launch() {
   return &last;
+}
+
+const fake_driver::Launch* fake_driver_last_reduce() {
+  return &last_reduce;
 }
 
 void fake_driver_set_params_bytes(size_t bytes) {
@@ -220,8 +225,8 @@ CUresult cuModuleLoadData(CUmodule* module, const void* image) {
   *module = handle<CUmodule>(kModule);
   return std::memcmp(image, "\177ELF", 4) == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
 }
-CUresult cuModuleGetFunction(CUfunction* function, CUmodule, const char*) {
-  *function = handle<CUfunction>(kFunction);
+CUresult cuModuleGetFunction(CUfunction* function, CUmodule, const char* name) {
+  *function = handle<CUfunction>(std::string_view(name) == "cleave_reduce" ? kReduceFunction : kFunction);
   return CUDA_SUCCESS;
 }
 CUresult cuModuleUnload(CUmodule) {
@@ -287,7 +292,9 @@ CUresult cuTensorMapReplaceAddress(CUtensorMap* map, void* address) {
   return CUDA_SUCCESS;
 }
 
-CUresult cuLaunchKernelEx(const CUlaunchConfig* launch, CUfunction, void** arguments, void**) {
+CUresult cuLaunchKernelEx(const CUlaunchConfig* launch, CUfunction function, void** arguments, void**) {
+  const bool reduces = function == handle<CUfunction>(kReduceFunction);
+  fake_driver::Launch& last = reduces ? last_reduce : ::last;
   last.blocks = launch->gridDimX * launch->gridDimY * launch->gridDimZ;
   last.threads = launch->blockDimX * launch->blockDimY * launch->blockDimZ;
   last.shared_bytes = launch->sharedMemBytes;
@@ -300,7 +307,8 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* launch, CUfunction, void** argum
     if (attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
       last.programmatic = attribute.value.programmaticStreamSerializationAllowed != 0;
   }
-  if (params_bytes != 0) std::memcpy(last.memory, arguments[0], params_bytes);
+  const size_t bytes = reduces ? sizeof(cleave::ReduceParams) : params_bytes;
+  if (bytes != 0) std::memcpy(last.memory, arguments[0], bytes);
   ++last.count;
   add_node();
   return CUDA_SUCCESS;

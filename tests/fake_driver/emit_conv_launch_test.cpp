@@ -7,6 +7,7 @@
 #include "plan/catalogue/candidates.h"
 #include "plan/gpu_plan.h"
 #include "plan/make_plan.h"
+#include "plan/reductions.h"
 
 namespace cleave {
 namespace {
@@ -183,7 +184,9 @@ TEST_P(EmitConvLaunch, IsTheLibrarys) {
     GemmArguments arguments = some_arguments(problem);
     arguments.a = static_cast<const char*>(arguments.a) + (moved += 4096);
     arguments.d = static_cast<char*>(arguments.d) + moved;
+    const Launch before = *fake_driver_last_reduce();
     const Probe probe = project.call(problem, arguments);
+    const Launch join = *fake_driver_last_reduce();
     ASSERT_STREQ(probe.reason, "");
     Launch emitted = *fake_driver_last_launch();
     EXPECT_EQ(probe.workspace_size, other->workspace_size());
@@ -191,6 +194,7 @@ TEST_P(EmitConvLaunch, IsTheLibrarys) {
     EXPECT_EQ(probe.bytes_asked, other->workspace_size());
     Launch expected = launch(*other, arguments);
     expect_equal_launches(emitted, expected, *choice_of(*other));
+    expect_equal_joins(before, join, *fake_driver_last_reduce(), joins_of(*choice_of(*other)).any());
   }
 }
 
@@ -199,6 +203,7 @@ std::string name_of(const testing::TestParamInfo<EmitCase>& info) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Operations, EmitConvLaunch, testing::ValuesIn(emit_conv_cases()), name_of);
+INSTANTIATE_TEST_SUITE_P(Reductions, EmitConvLaunch, testing::ValuesIn(emit_conv_reduction_cases()), name_of);
 
 /// What the kernel does not serve is refused, and nothing is launched.
 TEST(EmitConvLaunchSizes, AreRefusedWithTheReason) {

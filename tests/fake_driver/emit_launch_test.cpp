@@ -7,6 +7,7 @@
 #include "expect_equal.h"
 #include "plan/gpu_plan.h"
 #include "plan/make_plan.h"
+#include "plan/reductions.h"
 
 namespace cleave {
 namespace {
@@ -97,7 +98,9 @@ TEST_P(EmitLaunch, IsTheLibrarys) {
   ASSERT_TRUE(project.is_built());
   const GemmArguments arguments = some_arguments(problem);
 
+  const Launch before = *fake_driver_last_reduce();
   const Probe probe = project.call(problem, arguments);
+  const Launch join = *fake_driver_last_reduce();
   ASSERT_STREQ(probe.reason, "");
   EXPECT_EQ(probe.workspace_size, own->workspace_size());
   EXPECT_EQ(probe.counter_size, own->counter_size());
@@ -106,6 +109,7 @@ TEST_P(EmitLaunch, IsTheLibrarys) {
   const Launch expected = launch(*own, arguments);
   EXPECT_EQ(expected.count, emitted.count + 1);
   expect_equal(emitted, expected, problem, config);
+  expect_equal_joins(before, join, *fake_driver_last_reduce(), joins_of(*choice_of(*own)).any());
 }
 
 std::string name_of(const testing::TestParamInfo<EmitCase>& info) {
@@ -113,6 +117,28 @@ std::string name_of(const testing::TestParamInfo<EmitCase>& info) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Operations, EmitLaunch, testing::ValuesIn(emit_cases()), name_of);
+INSTANTIATE_TEST_SUITE_P(Reductions, EmitLaunch, testing::ValuesIn(emit_reduction_cases()), name_of);
+
+/// There are sums over no rows, too, which are zero.
+TEST(EmitLaunchReductions, OfAnEmptyDAreWritten) {
+  const GemmProblem planned = with_reductions(product(512, 256, 512, DType::bf16, DType::bf16), over_rows());
+  const Project project("reduced_empty", *plan(planned), assignments(planned));
+  ASSERT_TRUE(project.is_built());
+  const GemmProblem empty = with_reductions(product(0, 256, 512, DType::bf16, DType::bf16), over_rows());
+  const GemmArguments arguments = some_arguments(empty);
+  const Launch before = *fake_driver_last_reduce();
+  ASSERT_STREQ(project.call(empty, arguments).reason, "");
+  const Launch emitted = *fake_driver_last_reduce();
+  plan(empty)->run(arguments, nullptr, 0, nullptr);
+  const Launch own = *fake_driver_last_reduce();
+  ASSERT_EQ(emitted.count, before.count + 1);
+  ASSERT_EQ(own.count, emitted.count + 1);
+  EXPECT_EQ(emitted.blocks, own.blocks);
+  const PartialResults &x = emitted.params<ReduceParams>().outputs[0], &y = own.params<ReduceParams>().outputs[0];
+  EXPECT_EQ(x.results, y.results);
+  EXPECT_EQ(x.lines, y.lines);
+  EXPECT_EQ(x.units, 0u);
+}
 
 /// The kernel of one plan, given the sizes of others, launches as if planned with that kernel; and
 /// what is remembered of a call serves its like alone.

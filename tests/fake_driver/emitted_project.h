@@ -12,6 +12,7 @@
 
 #include "cleave/emit.h"
 #include "cleave/epilogue.h"
+#include "expect_equal.h"
 #include "fake_driver.h"
 #include "launch/function_operands.h"
 #include "probe.h"
@@ -185,6 +186,19 @@ inline Launch launch(const GemmPlan& plan, const GemmArguments& arguments) {
   Launch own = *fake_driver_last_launch();
   own.params().counters = address<uint32_t>(20);
   return own;
+}
+
+/// Two calls' second kernels, if there are any: none, or one of each and the same.
+inline void expect_equal_joins(const Launch& before, const Launch& emitted, const Launch& own, bool joins) {
+  ASSERT_EQ(emitted.count, before.count + joins);
+  ASSERT_EQ(own.count, emitted.count + joins);
+  if (!joins) return;
+  EXPECT_EQ(emitted.blocks, own.blocks);
+  EXPECT_EQ(emitted.threads, own.threads);
+  EXPECT_EQ(emitted.cluster, own.cluster);
+  EXPECT_EQ(emitted.shared_bytes, own.shared_bytes);
+  EXPECT_EQ(emitted.programmatic, own.programmatic);
+  expect_equal(emitted.params<ReduceParams>(), own.params<ReduceParams>());
 }
 
 }  // namespace cleave

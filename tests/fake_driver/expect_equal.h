@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "cleave/config/gemm_params.h"
+#include "cleave/reduce/reduce_params.h"
 
 namespace cleave {
 
@@ -108,6 +109,26 @@ inline void expect_equal(const ScaleParams& x, const ScaleParams& y, bool batche
   EXPECT_EQ(x.stride_k, y.stride_k);
   if (!batched) return;
   EXPECT_EQ(x.stride_batch, y.stride_batch);
+}
+
+/// How partial results are joined.
+inline void expect_equal(const ReduceParams& x, const ReduceParams& y) {
+  for (uint32_t i = 0; i < kMostEpilogueOutputs; ++i) {
+    const PartialResults &of_x = x.outputs[i], &of_y = y.outputs[i];
+    EXPECT_EQ(of_x.partials, of_y.partials);
+    EXPECT_EQ(of_x.results, of_y.results);
+    EXPECT_EQ(of_x.reduction, of_y.reduction);
+    EXPECT_EQ(of_x.joins_entries, of_y.joins_entries);
+    EXPECT_EQ(of_x.entries, of_y.entries);
+    EXPECT_EQ(of_x.units, of_y.units);
+    EXPECT_EQ(of_x.lines, of_y.lines);
+    EXPECT_EQ(of_x.units_of_step, of_y.units_of_step);
+    EXPECT_EQ(of_x.entry_stride, of_y.entry_stride);
+    EXPECT_EQ(of_x.result_stride, of_y.result_stride);
+    EXPECT_EQ(of_x.result_entry_stride, of_y.result_entry_stride);
+  }
+  expect_equal(x.groups, y.groups);
+  EXPECT_EQ(x.group_step, y.group_step);
 }
 
 }  // namespace cleave

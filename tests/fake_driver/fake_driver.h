@@ -30,6 +30,9 @@ struct Launch {
 
 extern "C" const fake_driver::Launch* fake_driver_last_launch();
 
+/// The last one of the kernel that joins partial results, which is none of the above.
+extern "C" const fake_driver::Launch* fake_driver_last_reduce();
+
 /// How many bytes the parameters of launches to come have; those of a product, until it is called.
 extern "C" void fake_driver_set_params_bytes(size_t bytes);
 

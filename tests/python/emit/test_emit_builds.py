@@ -310,6 +310,28 @@ def test_extension_of_sources_builds(operation: Operation, elsewhere: Path, tmp_
     in_child(check_operator, operation, Path(moved))
 
 
+@cleave.epilogue
+def normed(acc: Any, shift: cleave.row) -> Any:
+    x = acc + shift
+    return cleave.outputs(d=x, norm=cleave.sum_of_squares(x, over="columns"), largest=cleave.absmax(x))
+
+
+@pytest.mark.parametrize("sources", ["cubin", "cuda"])
+def test_cpp_project_that_reduces_builds(sources: str, elsewhere: Path, tmp_path: Path) -> None:
+    """With a second kernel, in groups that it has to find, too; extensions are refused."""
+    if sources == "cuda" and shutil.which("nvcc") is None:
+        pytest.skip("needs nvcc")
+    plan = cleave.plan_problem(
+        256, 384, 512, dtype="bfloat16", grouping="m", batch=4, epilogue=normed(shift="float32"), device="h100"
+    )
+    with pytest.raises(ValueError, match=r"reduces D.*emit C\+\+"):
+        cleave.emit.pytorch(plan, "normed", tmp_path / "refused", sources=sources)
+    moved = shutil.move(cleave.emit.cpp(plan, "normed", tmp_path / "emitted", sources=sources), elsewhere / "moved")
+    options = [f"-DCUDA_H_DIR={CUDA_HEADERS}", f"-DCMAKE_CXX_FLAGS={WARNINGS}", "-DCMAKE_UNITY_BUILD=ON"]
+    build(["cmake", "-S", moved, "-B", "build", *options, "-DCMAKE_CXX_FLAGS_RELEASE=-O0"], elsewhere)
+    build(["cmake", "--build", "build", "--parallel", "2"], elsewhere)
+
+
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")
 @named("experts_padded", "conv")
 def test_nvcc_compiles_the_sources(operation: Operation | Convolution, elsewhere: Path, tmp_path: Path) -> None:

@@ -52,14 +52,18 @@ const Call& Call::of(const Given& given, const Device& device) {
 void Call::work_out(const Kernel& kernel, uint32_t num_sms) {
   const cleave::GemmConfig& config = kernel.config;
   grid_ = {};
+  joins_ = {};
   view_ = {};
   check_layouts(problem_, kernel);
-  if (is_empty(problem_)) return;
+  if (is_empty(problem_) && !kReduces) return;
   view_ = make_view(problem_, kernel);
+  joins_ = {config, view_.problem, cleave::reduced_units(config, view_.tiles)};
+  if (is_empty(problem_)) return;
   const uint32_t slices = find_slices(kernel, view_.tiles, num_sms);
   grid_ = cleave::gemm_grid(config, view_.tiles, slices, num_sms);
   cleave::GemmParams& params = construct_params(view_, config, params_);
   cleave::set_problem(config, view_.problem, params);
+  joins_.place(params);
   params.schedule = cleave::make_schedule(grid_.schedule);
   visit_maps(view_, config, params_,
              [](cleave::TensorMap& map, const void*, const auto& shape) { encode(map, shape()); });
@@ -78,7 +82,8 @@ cleave::GemmParams& Call::make_params(const cleave::GemmArguments& arguments, vo
 void enqueue(const Given& given, const Device& device, const FindWorkspace& find_workspace, CUstream stream) {
   const Call& call = Call::of(given, device);
   const cleave::GemmGrid grid = call.grid();
-  if (grid.blocks == 0) return;
+  const cleave::Joins joins = call.joins();
+  if (grid.blocks == 0) return device.join(joins, nullptr, given.arguments, stream);
   check_present(given);
   // Blocks that wait for each other would wait for ever if some could not start.
   if (cleave::ctas_wait(device.kernel().config) && grid.blocks > device.resident_blocks())
@@ -86,14 +91,18 @@ void enqueue(const Given& given, const Device& device, const FindWorkspace& find
   alignas(cleave::TensorMap) std::byte memory[kParamsBytes];
   cleave::GemmParams& params = call.make_params(given.arguments, memory);
   // Who brings the workspace may call other operations: `call` is no longer used.
-  if (grid.counter_bytes > 0) {
-    const Workspace workspace = find_workspace(grid.counter_bytes, grid.partial_bytes);
-    if (workspace.counters == nullptr || workspace.partials == nullptr)
+  char* parts = nullptr;
+  if (const size_t partial_bytes = call.partial_bytes(); grid.counter_bytes + partial_bytes > 0) {
+    const Workspace workspace = find_workspace(grid.counter_bytes, partial_bytes);
+    if ((grid.counter_bytes > 0 && workspace.counters == nullptr) || workspace.partials == nullptr)
       refuse("the workspace is a null pointer; pass workspace_size bytes");
     params.counters = static_cast<uint32_t*>(workspace.counters);
     params.partials = static_cast<float*>(workspace.partials);
+    parts = static_cast<char*>(workspace.partials) + grid.partial_bytes;
   }
+  joins.point(parts, params);
   device.launch(memory, grid.blocks, stream);
+  device.join(joins, parts, given.arguments, stream);
 }
 
 }  // namespace emitted::operation

@@ -3,6 +3,7 @@
 
 #include "emitted/operation.h"
 
+#include "launch/reductions.h"
 #include "view.h"
 
 namespace emitted::operation {
@@ -29,6 +30,12 @@ class Call {
   /// Without blocks if D is empty.
   const cleave::GemmGrid& grid() const { return grid_; }
 
+  /// The partial results of what D is reduced to, which a second kernel joins.
+  const cleave::Joins& joins() const { return joins_; }
+
+  /// Bytes of partial tiles, and of partial results of what D is reduced to.
+  size_t partial_bytes() const { return grid_.partial_bytes + joins_.bytes(); }
+
   /// The kernel's parameter but for the workspace, of kParamsBytes.
   cleave::GemmParams& make_params(const cleave::GemmArguments& arguments, void* memory) const;
 
@@ -40,6 +47,7 @@ class Call {
   uint32_t num_sms_ = 0;
   View view_;
   cleave::GemmGrid grid_;
+  cleave::Joins joins_;
   alignas(cleave::TensorMap) std::byte params_[kParamsBytes];
 };
 

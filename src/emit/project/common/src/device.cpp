@@ -7,6 +7,7 @@
 #include "cleave/config/dependent_launch.h"
 #include "cleave/config/smem_plan.h"
 #include "cleave/config/threads.h"
+#include "config.h"
 #include "driver.h"
 
 namespace emitted::operation {
@@ -39,6 +40,7 @@ Device::Device(int ordinal) {
 Device::~Device() {
   if (loaded_.module != nullptr && DRIVER(cuCtxPushCurrent)(context_) == CUDA_SUCCESS) {
     DRIVER(cuModuleUnload)(loaded_.module);
+    if (loaded_reduce_.module != nullptr) DRIVER(cuModuleUnload)(loaded_reduce_.module);
     DRIVER(cuCtxPopCurrent)(&context_);
   }
   DRIVER(cuDevicePrimaryCtxRelease)(device_);
@@ -67,6 +69,7 @@ void Device::load_kernel() {
   const ContextGuard guard(context_);
   const RelaxedCapture relaxed;
   loaded_ = load(*kernel_);
+  if constexpr (kReduces) loaded_reduce_ = load_reduce(*kernel_);
   int fixed = 0;
   DRIVER_CALL(cuFuncGetAttribute, &fixed, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, loaded_.function);
   const int needed = int(launch_.sharedMemBytes);
@@ -95,16 +98,36 @@ void Device::load_kernel() {
 }
 
 void Device::launch(void* params, uint32_t blocks, CUstream stream) const {
-  const ContextGuard guard(context_);
   CUlaunchConfig launch = launch_;
   launch.gridDimX = blocks;
   launch.hStream = stream;
+  enqueue(launch, loaded_.function, params, cleave::has_static_operand(kernel_->config), attributes_);
+}
+
+void Device::join(const cleave::Joins& joins, const void* partials, const cleave::GemmArguments& arguments,
+                  CUstream stream) const {
+  if (joins.blocks() == 0) return;
+  cleave::ReduceParams params = joins.params(partials, arguments);
+  CUlaunchConfig launch = {};
+  launch.gridDimX = joins.blocks();
+  launch.gridDimY = joins.outputs();
+  launch.gridDimZ = launch.blockDimY = launch.blockDimZ = 1;
+  launch.blockDimX = cleave::kReduceThreads;
+  launch.hStream = stream;
+  const cleave::LaunchAttributes attributes[] = {cleave::launch_attributes(1, false, false),
+                                                 cleave::launch_attributes(1, true, false)};
+  enqueue(launch, loaded_reduce_.function, &params, false, attributes);
+}
+
+void Device::enqueue(CUlaunchConfig launch, CUfunction function, void* params, bool loads_early,
+                     const cleave::LaunchAttributes* attributes) const {
+  const ContextGuard guard(context_);
   const CUresult result = cleave::launch_in_chain(
-      can_overlap_, cleave::has_static_operand(kernel_->config), [&] { return capture_point(stream); },
+      can_overlap_, loads_early, [&] { return capture_point(launch.hStream); },
       [&](bool overlaps) {
-        launch.attrs = const_cast<CUlaunchAttribute*>(attributes_[overlaps].list);
-        launch.numAttrs = attributes_[overlaps].count;
-        return DRIVER(cuLaunchKernelEx)(&launch, loaded_.function, &params, nullptr);
+        launch.attrs = const_cast<CUlaunchAttribute*>(attributes[overlaps].list);
+        launch.numAttrs = attributes[overlaps].count;
+        return DRIVER(cuLaunchKernelEx)(&launch, function, &params, nullptr);
       });
   check(result, "cuLaunchKernelEx");
 }

@@ -5,6 +5,7 @@
 
 #include "kernel.h"
 #include "launch/launch_attributes.h"
+#include "launch/reductions.h"
 
 namespace emitted::operation {
 
@@ -25,14 +26,20 @@ class Device {
   /// `params`: of the kernel's type.
   void launch(void* params, uint32_t blocks, CUstream stream) const;
 
+  /// Joins what a launch has left of partial results, if any.
+  void join(const cleave::Joins& joins, const void* partials, const cleave::GemmArguments& arguments,
+            CUstream stream) const;
+
  private:
   void load_kernel();
   void prepare_launch();
+  void enqueue(CUlaunchConfig launch, CUfunction function, void* params, bool loads_early,
+               const cleave::LaunchAttributes* attributes) const;
 
   CUdevice device_ = 0;
   CUcontext context_ = nullptr;
   const Kernel* kernel_ = nullptr;
-  LoadedKernel loaded_;
+  LoadedKernel loaded_, loaded_reduce_;
   cleave::LaunchAttributes attributes_[2];  // alone, and overlapping what is ahead
   bool can_overlap_ = false;
   CUlaunchConfig launch_ = {};  // but for the grid and the stream

@@ -19,8 +19,10 @@ struct Kernel {
   uint32_t slices;
   /// Tiles times slices.
   uint64_t units;
-  /// The compiled kernel; nullptr where nvcc has linked it.
+  /// The compiled kernels: this one, and the one that joins its partial results where D is reduced. nullptr where nvcc
+  /// has linked them.
   const void* image;
+  const void* reduce_image;
 };
 
 /// The kernel that GPUs of this compute capability run.
@@ -33,6 +35,8 @@ struct LoadedKernel {
 
 /// Loads it into the current context.
 LoadedKernel load(const Kernel& kernel);
+/// The one that joins its partial results, where D is reduced.
+LoadedKernel load_reduce(const Kernel& kernel);
 
 /// Slices of K for so many tiles: as planned, but a k block each, and, the more tiles there are, the
 /// fewer, since tiles alone then fill the GPU.

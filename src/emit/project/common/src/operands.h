@@ -17,6 +17,12 @@ struct FunctionOperand {
   [[noreturn]] void refuse(const Parts&... parts) const {
     emitted::operation::refuse(list, name, parts...);
   }
+
+  /// What D is reduced to: a value for each line.
+  void check_apart() const {
+    const bool is_line = layout.shape == cleave::InputShape::row || layout.shape == cleave::InputShape::column;
+    if (is_written && is_line && layout.stride == 0) refuse(".stride is 0; it must be at least 1");
+  }
 };
 
 /// Calls `visit` with each operand of the kernel; `problem` is ours, or as the kernel reads it.
@@ -59,7 +65,7 @@ inline void check_operand_addresses(const cleave::GemmProblem& problem, const cl
 inline void check_operands_present(const cleave::GemmProblem& problem, const cleave::GemmArguments& arguments,
                                    const cleave::GemmConfig& config) {
   visit_operands(problem, arguments, config, [](const FunctionOperand& x) {
-    if (x.data == nullptr && x.layout.shape != cleave::InputShape::scalar)
+    if (x.data == nullptr && (x.is_written || x.layout.shape != cleave::InputShape::scalar))
       x.refuse(".data is a null pointer; pass the data");
   });
 }

@@ -22,8 +22,8 @@ std::string Operation::why_not(const Arguments& arguments) const {
 }
 
 size_t Operation::workspace_size(const Arguments& arguments) const {
-  const cleave::GemmGrid& grid = Call::of(read(arguments), *device_).grid();
-  return grid.counter_bytes + grid.partial_bytes;
+  const Call& call = Call::of(read(arguments), *device_);
+  return call.grid().counter_bytes + call.partial_bytes();
 }
 
 size_t Operation::counter_size(const Arguments& arguments) const {

@@ -69,6 +69,7 @@ void check_layouts(const cleave::GemmProblem& p, const Kernel& kernel) {
     if (is_matrix && kKind != Kind::wgrad && x.layout.stride < kResultChannels)
       x.refuse(".pixel_stride is ", x.layout.stride, "; it must be at least the ", kResultChannels, " channels");
     if (x.layout.stride < 0) x.refuse(".stride is ", x.layout.stride, "; it must not be negative");
+    x.check_apart();
   });
 }
 

@@ -50,8 +50,10 @@ class Epilogue {
       return Sum{made[o], std::max(std::abs(double(made[o])), moved[o] / kProductError)};
     };
     sample.d = sum_of(0);
-    for (uint32_t i = 0; i < kConfig.outputs; ++i)
+    for (uint32_t i = 0; i < kConfig.outputs; ++i) {
+      if (kConfig.output(i).reduction != cleave::Reduction::none) continue;  // of more elements than are made here
       sample.others.push_back({sum_of(1 + i), &outputs_[i], offset(problem_.epilogue.outputs[i], at)});
+    }
   }
   void download() {
     for (Tensor& output : outputs_) output.download();

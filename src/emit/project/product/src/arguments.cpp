@@ -46,8 +46,10 @@ void place(cleave::EpilogueLayout& layout, const Operand& x, int64_t rows, int64
   const bool by_row = layout.order == cleave::Order::row;
   if constexpr (requires { x.stride; }) layout.stride = x.stride;
   if constexpr (requires { x.ld; }) layout.stride = x.ld != kPacked ? x.ld : by_row ? columns : rows;
-  if constexpr (requires { x.batch_stride; })
-    layout.stride_batch = x.batch_stride != kPacked ? x.batch_stride : layout.stride * (by_row ? rows : columns);
+  if constexpr (requires { x.batch_stride; }) {
+    const bool of_rows = requires { x.stride; } ? layout.shape == cleave::InputShape::column : by_row;
+    layout.stride_batch = x.batch_stride != kPacked ? x.batch_stride : layout.stride * (of_rows ? rows : columns);
+  }
 }
 
 // Where the operation has such an argument.

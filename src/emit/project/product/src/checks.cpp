@@ -77,6 +77,7 @@ void Matrix::check(bool written) const {
 void check_operand(const FunctionOperand& x, const cleave::GemmProblem& p) {
   if (x.layout.shape == cleave::InputShape::matrix) return Matrix(x, p).check(x.is_written);
   if (x.layout.stride < 0) x.refuse(".stride is ", x.layout.stride, "; it must not be negative");
+  x.check_apart();
   if (x.layout.stride_batch < 0) x.refuse(".batch_stride is ", x.layout.stride_batch, "; it must not be negative");
 }
 
