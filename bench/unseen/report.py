@@ -18,8 +18,9 @@ from typing import Any, NamedTuple
 from .. import report, tables
 
 # Rows at this or above count as level with the peer.
-LEAST = 10  # rows of a job that its line is of
 NEAR = 0.97
+# Rows of a job that its line is of.
+LEAST = 10
 
 # The jobs that are judged, as a reader without our names would call them.
 TITLES = {
@@ -131,8 +132,8 @@ def text(part: str, facts: dict[str, Any], rows: list[dict[str, Any]], notes: li
 
 
 def joined(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """One result of several, in the order of TITLES, without jobs of fewer than LEAST rows, whose peer served few or was
-    not there. ValueError where GPU, software or commit differ."""
+    """One result of several, in the order of TITLES, without jobs of fewer than LEAST rows, whose peer served few shapes
+    or was not there. ValueError where GPU, software or commit differ."""
     facts = [{key: value for key, value in result["machine"].items() if key != "date"} for result in results]
     if any(other != facts[0] for other in facts):
         raise ValueError(f"results of one part must be of one machine and commit, but these are of {facts}")
