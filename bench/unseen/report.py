@@ -132,7 +132,7 @@ def text(part: str, facts: dict[str, Any], rows: list[dict[str, Any]], notes: li
 
 
 def joined(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """One result of several, in the order of TITLES, without jobs of fewer than LEAST rows, whose peer served few shapes
+    """One result of several, in the order of TITLES, without jobs of fewer than LEAST rows: their peer served few,
     or was not there. ValueError where GPU, software or commit differ."""
     facts = [{key: value for key, value in result["machine"].items() if key != "date"} for result in results]
     if any(other != facts[0] for other in facts):
