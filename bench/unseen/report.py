@@ -10,6 +10,7 @@ import argparse
 import math
 import statistics
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +19,8 @@ from .. import report, tables
 
 # Rows at this or above count as level with the peer.
 NEAR = 0.97
+# Rows of a job that its line is of.
+LEAST = 10
 
 # The jobs that are judged, as a reader without our names would call them.
 TITLES = {
@@ -129,13 +132,16 @@ def text(part: str, facts: dict[str, Any], rows: list[dict[str, Any]], notes: li
 
 
 def joined(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """One result of several, in the order of TITLES. ValueError where GPU, software or commit differ."""
+    """One result of several, in the order of TITLES, without jobs of fewer than LEAST rows: their peer served few,
+    or was not there. ValueError where GPU, software or commit differ."""
     facts = [{key: value for key, value in result["machine"].items() if key != "date"} for result in results]
     if any(other != facts[0] for other in facts):
         raise ValueError(f"results of one part must be of one machine and commit, but these are of {facts}")
     rows = sorted((row for result in results for row in result["rows"]), key=lambda row: [*TITLES].index(row["job"]))
     notes = list(dict.fromkeys(note for result in results for note in result["notes"]))
-    return {"machine": results[0]["machine"], "rows": rows, "notes": notes}
+    few = {job: count for job, count in Counter(row["job"] for row in rows).items() if count < LEAST}
+    notes += [f"Left out, since only {count} shapes had a peer: {job}." for job, count in few.items()]
+    return {"machine": results[0]["machine"], "rows": [row for row in rows if row["job"] not in few], "notes": notes}
 
 
 def part_of(path: Path) -> str:

@@ -57,8 +57,9 @@ def test_the_file_of_results_reads_back(tmp_path: Path):
     assert report.load(tmp_path / "unseen.json")["rows"] == ROWS
 
 
-def test_jobs_that_gpus_shared_are_one_result(tmp_path: Path):
+def test_jobs_that_gpus_shared_are_one_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """In the order of the titles, whichever came first."""
+    monkeypatch.setattr(unseen_report, "LEAST", 2)
     folders = [tmp_path / name for name in ("rows", "tn", "both", "other")]
     for folder, rows in zip(folders, (ROWS[2:], ROWS[:2]), strict=False):
         unseen_report.write(folder, "test", MACHINE | {"date": folder.name}, rows, ["Without somebody."])
@@ -67,6 +68,11 @@ def test_jobs_that_gpus_shared_are_one_result(tmp_path: Path):
     result = report.load(Path(files[2]))
     assert result["rows"] == ROWS and result["notes"] == ["Without somebody."]
     assert (folders[2] / "unseen.md").read_text().count("geomean") == 2
+    monkeypatch.setattr(unseen_report, "LEAST", 3)
+    assert unseen_report.main([*files[:2], "--into", str(folders[2])]) == 0
+    result = report.load(Path(files[2]))
+    left_out = [f"Left out, since only 2 shapes had a peer: {job}." for job in ("bf16 tn", "fp8 rows")]
+    assert not result["rows"] and result["notes"] == ["Without somebody.", *left_out]
     unseen_report.write(folders[3], "test", MACHINE | {"commit": "def"}, ROWS, [])
     with pytest.raises(ValueError, match="one machine and commit"):
         unseen_report.main([files[0], files[3], "--into", str(folders[2])])

@@ -331,17 +331,20 @@ def weights_are_gathered_in_8_bits(ranks: Ranks) -> None:
             layer.register_forward_pre_hook(lambda layer, _, seen=seen: seen.append(type(layer.weight).__name__))
         x = ranks.draw(ranks.size * 16, 128)[ranks.rank * 16 :][:16].requires_grad_()
         optimizers = [torch.optim.Adam(model.parameters(), lr=0.01) for model in (plain, sharded)]
-        for _ in range(3):
+        for step in range(3):
             made = [model(x) for model in (plain, sharded)]
             assert same_bits(*made), recipe
             grads = [torch.autograd.grad(y.square().mean(), x, retain_graph=True)[0] for y in made]
             assert same_bits(*grads), recipe
             for y in made:
                 y.square().mean().backward()
-            for one, part in zip(plain.parameters(), sharded.parameters(), strict=True):
+            for (name, one), part in zip(plain.named_parameters(), sharded.parameters(), strict=True):
                 dist.all_reduce(one.grad)
                 one.grad /= ranks.size
-                torch.testing.assert_close(part.grad.full_tensor(), one.grad, rtol=1e-5, atol=1e-6)
+                where = f"{recipe}, {of}, step {step}, {name}"
+                torch.testing.assert_close(
+                    part.grad.full_tensor(), one.grad, rtol=1e-5, atol=1e-6, msg=lambda text, at=where: f"{at}: {text}"
+                )
                 one.grad.copy_(part.grad.full_tensor())  # so that the same is trained
             for optimizer in optimizers:
                 optimizer.step()
