@@ -64,6 +64,19 @@ void epilogues(Collector& all) {
   }
 }
 
+/// Without a bias, larger tiles have registers for C.
+void with_c(Collector& all) {
+  GemmProblem products[] = {product(DType::bf16, DType::bf16, DType::bf16),
+                            product(DType::bf16, DType::bf16, DType::f32),
+                            scaled(DType::e4m3, DType::e4m3, DType::bf16, kVector, kVector),
+                            scaled(DType::e4m3, DType::e4m3, DType::bf16, kVector, kVector, true)};
+  for (GemmProblem& p : products) {
+    p.has_c = true;
+    for (const SplitKMode split : {SplitKMode::none, SplitKMode::serial, SplitKMode::parallel, SplitKMode::stream_k})
+      all.visit(p, split, true);
+  }
+}
+
 }  // namespace
 
 void visit_products(Collector& all) {
@@ -72,6 +85,7 @@ void visit_products(Collector& all) {
   split_modes(all);
   in_turn(all);
   epilogues(all);
+  with_c(all);
 }
 
 }  // namespace cleave

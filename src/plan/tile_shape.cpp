@@ -128,6 +128,17 @@ bool registers_suffice(const GemmConfig& c) {
   // Nor do sums of integers that meet as floats, in chunks that no store is as wide as.
   const bool integers_meet = c.operands.a == DType::i8 && in_turn;
   if (kept >= 112 && c.tile.n % 64 != 0 && integers_meet) return false;
+  // Nor do 96 beside C, or 64 that are promoted, for slices that meet in turn.
+  if (in_turn && kept >= (c.scales.promote ? 64u : c.epilogue.has_c ? 96u : 256u)) return false;
+  // Nor do two waves of 128 beside C for a walk through tiles that are cut, or, in pingpong where rows are stored, for
+  // scales of lines.
+  const bool by_line = c.epilogue.scaling == Scaling::vector, by_rows = c.epilogue.order == Order::row;
+  const bool walks_more = c.schedule.split == SplitKMode::stream_k || (c.warps.pingpong && by_line && by_rows);
+  if (two_waves && kept >= 128 && c.epilogue.has_c && walks_more) return false;
+  // Nor do promoted sums of these columns, beside a C that lies across them, for shares of slices.
+  const bool shares_slices = c.schedule.split == SplitKMode::parallel, across_c = c.epilogue.order == Order::column;
+  const bool these = c.tile.m == 128 && (c.tile.n == 128 || c.tile.n == 192);
+  if (c.scales.promote && c.epilogue.has_c && shares_slices && across_c && these) return false;
   // Nor do 112 accumulators in two waves for slices that meet in turn.
   if (kept >= 112 && two_waves && c.schedule.split == SplitKMode::serial) return false;
   // Nor do the promoted sums of integers in the unrolled loop of these tiles.

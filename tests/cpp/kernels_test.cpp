@@ -109,6 +109,17 @@ TEST(Kernels, SampleForHopperCompilesWithoutSpills) {
   compile_all(kernel_sample(hopper_configs()), "sm_90a");
 }
 
+/// Beside C the most accumulators, in two waves, whatever else: of these the sample has few.
+TEST(Kernels, CBesideTwoWavesCompilesWithoutSpills) {
+  std::vector<GemmConfig> configs = all_configs(hopper());
+  std::erase_if(configs, [](const GemmConfig& c) {
+    const bool product = c.schedule.grouping == Grouping::none && c.conv.kind == Conv::none && !has_weights(c);
+    const bool plain = product && !c.epilogue.function.given && sharers(c) == 1 && c.epilogue.bias == Bias::none;
+    return !plain || !c.epilogue.has_c || !has_two_waves(c) || accumulators(c) < 128;
+  });
+  compile_all(configs, "sm_90a");
+}
+
 TEST(Kernels, SampleForAmpereCompilesWithoutSpills) {
   compile_all(kernel_sample(all_configs(ampere())), "sm_80");
 }

@@ -143,7 +143,9 @@ class EpilogueOp {
         const FunctionOperand operand = epilogue_operand<C, I>(p_.epilogue);
         CLEAVE_UNROLL
         for (uint32_t i = 0; i < Fragment<C>::kElements; i += kInput.pairs ? 2 : 1) {
-          const OutputCoord at = place(block, i);
+          OutputCoord at = place(block, i);
+          // Else the compiler finds all rows' addresses at once, for which 128 accumulators leave no registers.
+          if constexpr (kIsC && has_two_waves(C) && accumulators_per_thread(C) >= 128) asm volatile("" : "+r"(at.row));
           const char* const from = matrix_element(kInput, operand, {at.row, at.col, tile_.batch});
           elements.template load<I>(i, from, at.exists && (!kIsC || p_.epilogue.beta != 0.0f));
         }
