@@ -136,12 +136,12 @@ def test_what_is_refused() -> None:
 
 
 def test_plans_for_a_gpu(tmp_path: Any) -> None:
-    """Two kernels, partial results in the workspace; projects that are emitted have no second one."""
+    """Two kernels, partial results in the workspace; emitted extensions have no second one."""
     sizes: dict[str, Any] = {"m": 256, "n": 512, "k": 1024, "dtype": "bfloat16", "device": "h100"}
     plan = cleave.plan_problem(**sizes, epilogue=with_norm(bias="float32"))
     assert len(plan.kernel_sources) == 2 and "reduce_partials" in plan.kernel_sources[1]
     assert plan.workspace_size > 0 and len(cleave.plan_problem(**sizes).kernel_sources) == 1
-    with pytest.raises(ValueError, match="the epilogue function reduces D, which takes a second kernel"):
+    with pytest.raises(ValueError, match="the epilogue function reduces D, which emitted extensions do not"):
         cleave.emit.pytorch(plan, "reducing", sourcedir=str(tmp_path))
 
 
