@@ -69,8 +69,10 @@ void refuse_unserved(const GemmProblem& problem, const DeviceInfo& device) {
         "filters up to 11 and as many channels as registers hold), and conv1d and conv2d, and their weight gradients, "
         "of up to 4 channels in one group of 16-bit types, whose lines have no gaps and an even number of elements and "
         "whose filters are few taps without dilation along a line, and data gradients of such types to up to 24 "
-        "channels in one group, from filters in multiples of 8 of few taps, and weight gradients of up to 16 filters "
-        "of such types from channels in multiples of 8, and conv1d, conv2d and their gradients of such types whose "
+        "channels in one group, from filters in multiples of 8 of few taps, and weight gradients (of conv3d, too) of "
+        "up "
+        "to 16 filters of such types from channels in multiples of 8, and conv1d, conv2d and their gradients of such "
+        "types whose "
         "groups have 8, 16, 32 or 64 channels to make, up to 64 in multiples of 8 to gather, and few "
         "taps (weight gradients: where warps share them evenly, not 64 by 64), and those of one tap in one group, of "
         "up to 192 channels to gather and 1024 to make in multiples of 8; use kernel=\"auto\"");

@@ -18,6 +18,7 @@
 #include "cleave/names.h"
 #include "conv_choice.h"
 #include "conv_geometry.h"
+#include "direct_slices.h"
 #include "expect_no_spills.h"
 #include "jit/source.h"
 #include "plan/catalogue/candidates.h"
@@ -168,12 +169,7 @@ TEST(DirectShift, SlicesOfWeightGradientsHaveATileEach) {
       EXPECT_EQ(shape.channels, 8 * group);
       EXPECT_EQ(choice.blocks, shape.blocks.divisor * choice.spec.slices);
       EXPECT_LE(choice.blocks, shape.tiles);
-      if (slices > 0) {
-        EXPECT_EQ(choice.spec.slices, uint32_t(slices));
-      }
-      EXPECT_EQ(choice.spec.split, choice.spec.slices > 1 ? SplitKMode::parallel : SplitKMode::none);
-      EXPECT_EQ(choice.partial_bytes > 0, choice.spec.slices > 1);
-      EXPECT_LE(direct_made(choice.config) * sizeof(float), smem_plan(choice.config).bytes);
+      expect_slices(choice, slices);
     }
   }
 }

@@ -25,8 +25,7 @@ TEST(DirectSpread, CellsMeetWhatTheDefinitionSays) {
   for (int round = 0; round < 500; ++round) {
     const ConvAxis height = draw_axis(random, 4), width = draw_axis(random, 4);
     const GemmProblem p = few_channels(random.number(1, 24), 8 * random.number(1, 20), height, width, Conv::dgrad);
-    const auto specs = direct_specs(p, h100());
-    const auto choice = specs.empty() ? std::nullopt : make_choice(p, h100(), specs[0]);
+    const auto choice = direct_choice(p);
     if (!choice) continue;
     ++served;
     SCOPED_TRACE(text(p.conv));

@@ -22,8 +22,7 @@ TEST(DirectWindows, EachElementOfKIsWhatTheDefinitionSays) {
     ConvAxis height = draw_axis(random, 4), width = draw_axis(random, 4);
     width.dilation = 1;
     const GemmProblem p = few_channels(random.number(1, 4), random.number(1, 150), height, width);
-    const auto specs = direct_specs(p, h100());
-    const auto choice = specs.empty() ? std::nullopt : make_choice(p, h100(), specs[0]);
+    const auto choice = direct_choice(p);
     if (!choice) continue;
     ++served;
     SCOPED_TRACE(text(p.conv));
@@ -68,8 +67,7 @@ TEST(DirectWindows, WarpsHaveEachElementOfAFilter) {
     width.dilation = 1;
     GemmProblem p = few_channels(random.number(1, 4), 8 * random.number(1, 20), height, width, Conv::wgrad);
     p.split_k_slices = random.number(0, 40);
-    const auto specs = direct_specs(p, h100());
-    const auto choice = specs.empty() ? std::nullopt : make_choice(p, h100(), specs[0]);
+    const auto choice = direct_choice(p);
     if (!choice) continue;
     ++served;
     SCOPED_TRACE(text(p.conv));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "conv_choice.h"
+#include "plan/direct/choice.h"
 
 namespace cleave {
 
@@ -12,6 +13,12 @@ inline GemmProblem few_channels(int64_t channels, int64_t filters, const ConvAxi
   GemmProblem p = implicit_gemm(conv, 1, DType::f16, DType::f16);
   p.kernel = KernelFamily::direct;
   return p;
+}
+
+/// The direct kernel that is chosen first; nothing where none serves.
+inline std::optional<Choice> direct_choice(const GemmProblem& p) {
+  const auto specs = direct_specs(p, h100());
+  return specs.empty() ? std::nullopt : make_choice(p, h100(), specs[0]);
 }
 
 }  // namespace cleave

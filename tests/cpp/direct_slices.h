@@ -1,0 +1,22 @@
+// How weight gradients that convolve directly split K.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include "cleave/config/direct_work.h"
+#include "cleave/config/smem_plan.h"
+#include "plan/choice.h"
+
+namespace cleave {
+
+/// As many slices as were `asked` for, any number for 0, with room for their partial sums.
+inline void expect_slices(const Choice& choice, int64_t asked) {
+  if (asked > 0) {
+    EXPECT_EQ(choice.spec.slices, uint32_t(asked));
+  }
+  EXPECT_EQ(choice.spec.split, choice.spec.slices > 1 ? SplitKMode::parallel : SplitKMode::none);
+  EXPECT_EQ(choice.partial_bytes > 0, choice.spec.slices > 1);
+  EXPECT_LE(direct_made(choice.config) * sizeof(float), smem_plan(choice.config).bytes);
+}
+
+}  // namespace cleave
