@@ -411,8 +411,7 @@ ProductTime predict_other(const Choice& choice, const DeviceInfo& device) {
 
 double predict_us(const Choice& choice, const DeviceInfo& device) {
   const auto kind = forest_kind(choice);
-  // No half lines were among what the trees grew from.
-  if (!kind || !forests_know(device) || choice.config.conv.half_lines) return predict_roughly_us(choice, device);
+  if (!kind || !forests_know(device)) return predict_roughly_us(choice, device);
   const ProductTime time = is_predicted_product(choice)
                                ? predict_product(choice, device, product_constants(mainloop_kind(choice.config)))
                                : predict_other(choice, device);
