@@ -101,6 +101,7 @@ struct ConvConfig {
   bool patches = false;         // those are the filters' columns as they lie, and one tap (fused_classes.h)
   bool gather = false;          // sm90: threads copy what TMA cannot gather (gather.h)
   bool batches_taps = false;    // wgrad by im2col: the batch are taps; else columns run over them
+  bool turned = false;          // wgrad by im2col: filters are columns of D^T, and the gathered pixels A
   bool half_lines = false;      // im2col: pixels come in lines of 64 bytes, each of a tap of its own (loads.h)
   bool fast_load = true;        // Division
   bool fast_store = true;
