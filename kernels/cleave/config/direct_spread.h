@@ -1,10 +1,10 @@
-// Data gradients of few channels, whose gathered pixels, the outputs' gradients, are the rows of a product on tensor
-// cores (direct/spread.h): columns are all taps of a few channels, so that each pixel is multiplied once,
-// whatever the filter's size. The parts of a pixel that is made then lie with its neighbours.
+// Few channels that are made, of many: outputs of few filters, and data gradients of few channels. Gathered pixels
+// are the rows of a product on tensor cores (direct/spread.h): columns are all taps of a few channels, so that each
+// pixel is multiplied once, whatever the filter's size. The parts of a pixel that is made then lie with its neighbours.
 //
-// A CTA makes cells, of as many pixels as the stride along each axis: what they meet is at fixed distances
-// (`gathered_at`). It goes down the lines of the gathered images, some at a time. Parts lie in a ring of lines in
-// shared memory until the last cell that wants them has been made.
+// A CTA makes cells, of as many pixels as a data gradient's stride along each axis (outputs: of one, the stride is 1):
+// what they meet is at fixed distances (`gathered_at`). It goes down the lines of the gathered images, some at a time.
+// Parts lie in a ring of lines in shared memory until the last cell that wants them has been made.
 #pragma once
 
 #include "cleave/config/gemm_config.h"
@@ -13,14 +13,14 @@ namespace cleave {
 
 inline constexpr uint32_t kSpreadStrip = 16;               // pixels of a tensor core's rows: neighbours along a line
 inline constexpr uint32_t kSpreadRows = 2 * kSpreadStrip;  // of a warp
-inline constexpr uint32_t kSpreadDepth = 32;               // filters of a thread's vector, and of its three neighbours'
+inline constexpr uint32_t kSpreadDepth = 32;  // gathered channels of a thread's vector, and of its three neighbours'
 
 /// What cells meet along an axis: the nearest and the farthest, and how many pixels more than cells that makes.
-CLEAVE_HD constexpr GatheredSpan cell_span(const DirectAxis& axis) {
-  return gathered_span(Conv::dgrad, axis, axis.stride);
+CLEAVE_HD constexpr GatheredSpan cell_span(Conv kind, const DirectAxis& axis) {
+  return gathered_span(kind, axis, axis.stride);
 }
-CLEAVE_HD constexpr uint32_t cell_reach(const DirectAxis& axis) {
-  return cell_span(axis).size() - 1;
+CLEAVE_HD constexpr uint32_t cell_reach(Conv kind, const DirectAxis& axis) {
+  return cell_span(kind, axis).size() - 1;
 }
 
 /// Gathered pixels of a step: along a line, and lines.
@@ -54,7 +54,7 @@ CLEAVE_HD constexpr uint32_t spread_line(const GemmConfig& c) {
   return spread_width(c) + 4;
 }
 CLEAVE_HD constexpr uint32_t spread_ring(const GemmConfig& c) {
-  return spread_lines(c) + cell_reach(c.direct.height);
+  return spread_lines(c) + cell_reach(c.conv.kind, c.direct.height);
 }
 
 /// What a CTA asks for: filters, then parts.

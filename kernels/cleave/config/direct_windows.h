@@ -1,5 +1,6 @@
-// Convolutions of few channels, whose images lie in shared memory line by line (direct/windows.h): the rows
-// of the product are windows, what a filter sees of an image.
+// Convolutions of few gathered channels, whose images lie in shared memory line by line (direct/windows.h): the rows
+// of the product are windows, what a filter sees of an image. A data gradient of stride 1 is such a convolution, too, of
+// the outputs' gradients, whose filters' taps are counted from the last.
 //
 // The taps of a line of the filter are neighbours in the image, channels and all: a window is a few runs of elements,
 // one a line. K takes them one after the other, each in whole groups of 8 elements, which a register of mma.sync never
@@ -27,6 +28,11 @@ CLEAVE_HD constexpr uint32_t window_depth(const DirectConfig& d) {
   return round_up(d.height.taps * window_run(d), 16u);
 }
 
+/// Bytes of lines that are copied at once: none is half in an image.
+CLEAVE_HD constexpr uint32_t window_piece(const DirectConfig& d) {
+  return d.vector % 8 == 0 ? 16 : d.vector % 4 == 0 ? 8 : 4;
+}
+
 /// Elements of a filter, of its channel.
 CLEAVE_HD constexpr uint32_t window_filter_elements(const DirectConfig& d) {
   return d.height.taps * d.width.taps * d.vector;
@@ -50,8 +56,8 @@ CLEAVE_HD constexpr uint32_t window_filter_bytes(const DirectConfig& d) {
   return (window_depth(d) / 8 | 1) * 16;
 }
 
-/// Lines of outputs of a CTA; lines of the image that their windows see; and words of such a line, one more than the
-/// last window ends in, since windows at odd elements are read as two words.
+/// Lines of outputs of a CTA; lines of the image that their windows see; and words of such a line, in whole pieces,
+/// one more than the last window ends in, since windows at odd elements are read as two words.
 CLEAVE_HD constexpr uint32_t window_rows(const GemmConfig& c) {
   return c.tile.m / (c.direct.strips * kWindowStrip);
 }
@@ -59,7 +65,8 @@ CLEAVE_HD constexpr uint32_t window_lines(const GemmConfig& c) {
   return (window_rows(c) - 1) * c.direct.height.stride + (c.direct.height.taps - 1) * c.direct.height.dilation + 1;
 }
 CLEAVE_HD constexpr uint32_t window_words(const GemmConfig& c) {
-  return ((c.direct.strips * kWindowStrip - 1) * window_step(c.direct) + window_run(c.direct)) / 2 + 1;
+  const uint32_t elements = (c.direct.strips * kWindowStrip - 1) * window_step(c.direct) + window_run(c.direct);
+  return round_up(elements / 2 + 1, window_piece(c.direct) / 4);
 }
 
 /// Bytes of shared memory: all filters of a CTA, and then two stages of lines.
@@ -80,7 +87,7 @@ CLEAVE_HD constexpr uint32_t window_gradient_bytes(const GemmConfig& c) {
 
 /// What a CTA asks for.
 CLEAVE_HD constexpr uint32_t window_bytes(const GemmConfig& c) {
-  if (c.conv.kind == Conv::fprop) return window_filters_bytes(c) + 2 * window_stage_bytes(c);
+  if (c.conv.kind != Conv::wgrad) return window_filters_bytes(c) + 2 * window_stage_bytes(c);
   const uint32_t stages = 2 * (window_stage_bytes(c) + c.tile.m * window_gradient_bytes(c));
   return max_of(stages, direct_made(c) * uint32_t(sizeof(float)));
 }

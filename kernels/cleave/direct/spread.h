@@ -1,19 +1,21 @@
-// Data gradients of few channels by tensor cores (sm_80 and later): outputs' gradients are read once, multiplied with
-// all taps of the filters (config/direct_spread.h), and only the products are moved to where taps meet.
+// Outputs of few filters, and data gradients of few channels, by tensor cores (sm_80 and later): gathered pixels are
+// read once, multiplied with all taps of the filters (config/direct_spread.h), and only the products are moved to where
+// taps meet.
 //
-// Roles      a CTA goes down the lines of a strip of the outputs' gradients, `tile.m` pixels a step. Its warps are
+// Roles      a CTA goes down the lines of a strip of the gathered images, `tile.m` pixels a step. Its warps are
 //            warps.m x warps.n: the first share the pixels, the others the columns, taps and channels. Then its threads
 //            have the pixels of D whose parts are all there
-// Operands   outputs' gradients from global memory to mma.sync's registers, the next ones on their way: a thread loads
+// Operands   gathered pixels from global memory to mma.sync's registers, the next ones on their way: a thread loads
 //            16 bytes of a pixel, so that K is in another order than in memory, of filters as well. Filters in shared
 //            memory
-// Sums       float32: over filters, then of a pixel's taps in their order
+// Sums       float32: over gathered channels, then of a pixel's taps in their order
 #pragma once
 
 #include "cleave/config/direct_work.h"
 #include "cleave/config/smem_plan.h"
 #include "cleave/epilogue/store_pixel.h"
 #include "cleave/ptx/barrier.h"
+#include "cleave/ptx/copy_async.h"
 #include "cleave/ptx/load_global.h"
 #include "cleave/ptx/mma_sync.h"
 #include "cleave/ptx/shared.h"
@@ -24,16 +26,18 @@ namespace cleave {
 template <GemmConfig C>
 class DirectSpread {
   static constexpr DType kType = C.operands.a;
+  static constexpr Conv kKind = C.conv.kind;
   static constexpr DirectAxis kDown = C.direct.height, kAcross = C.direct.width;
-  static constexpr GatheredSpan kDownSpan = cell_span(kDown), kAcrossSpan = cell_span(kAcross);
+  static constexpr GatheredSpan kDownSpan = cell_span(kKind, kDown), kAcrossSpan = cell_span(kKind, kAcross);
   static constexpr uint32_t kChannels = C.tile.n, kColumns = spread_columns(C), kBlocks = spread_blocks(C);
   static constexpr uint32_t kWidth = spread_width(C), kLines = spread_lines(C), kRing = spread_ring(C);
-  static constexpr uint32_t kReach = cell_reach(kDown);
+  static constexpr uint32_t kReach = cell_reach(kKind, kDown);
   static constexpr uint32_t kFilterBytes = spread_filter_bytes(C), kLine = spread_line(C);
   static constexpr uint32_t kRows = kSpreadRows / 8;  // of a thread
   static constexpr uint32_t kDepth = ceil_div(C.tile.k, kSpreadDepth);
   static constexpr uint32_t kAhead = kDepth % 2 == 0 ? 2 : kDepth % 3 == 0 ? 3 : 1;  // of a row, on their way
   static_assert(size_of(kType) == 2 && C.warps.m * C.warps.n * 32 == kDirectThreads && C.direct.vector == C.tile.n);
+  static_assert(kKind == Conv::dgrad || (kDown.stride == 1 && kAcross.stride == 1));
   static_assert(C.warps.m * kSpreadRows == C.tile.m && C.tile.m % kWidth == 0 && C.tile.k % 8 == 0);
 
  public:
@@ -48,7 +52,7 @@ class DirectSpread {
       first_cell_[i] = (i == 0 ? tile_.row : tile_.column) * p.shape.cells[i];
       cells_[i] = min_of(p.shape.cells[i], ceil_div(p.shape.made[i], axis.stride) - first_cell_[i]);
       const GatheredSpan& span = i == 0 ? kDownSpan : kAcrossSpan;
-      first_gathered_[i] = first_gathered(Conv::dgrad, axis, first_cell_[i] * axis.stride, p.shape.pad[i]) + span.first;
+      first_gathered_[i] = first_gathered(kKind, axis, first_cell_[i] * axis.stride, p.shape.pad[i]) + span.first;
     }
   }
 
@@ -79,7 +83,7 @@ class DirectSpread {
   }
 
  private:
-  /// 8 filters of each of a thread's rows; as many as are on their way.
+  /// 8 channels of each of a thread's rows; as many as are on their way.
   using Vector = uint32_t[kRows][4];
   using Vectors = Vector[kAhead];
 
@@ -87,7 +91,7 @@ class DirectSpread {
   CLEAVE_DEVICE uint32_t pixel(uint32_t row) const {
     return threadIdx.x / 32 / C.warps.n * kSpreadRows + row * 8 + lane_ / 4;
   }
-  /// Whether a step's pixel is one of the outputs' that the tile's cells meet.
+  /// Whether a step's pixel is one that the tile's cells meet.
   CLEAVE_DEVICE bool exists(uint32_t step, uint32_t row) const {
     const uint32_t line = step * kLines + pixel(row) / kWidth, column = pixel(row) % kWidth;
     return line < cells_[0] + kReach && column < cells_[1] + kAcrossSpan.size() - 1 &&
@@ -96,19 +100,42 @@ class DirectSpread {
   }
 
   CLEAVE_DEVICE void load(uint32_t step, uint32_t depth, Vector& to) const {
-    const auto* const gradients = static_cast<const uint16_t*>(p_.a.data);
-    const uint32_t filter = depth * kSpreadDepth + lane_ % 4 * 8;
+    const auto* const pixels = static_cast<const uint16_t*>(p_.a.data);
+    const uint32_t channel = depth * kSpreadDepth + lane_ % 4 * 8;
     CLEAVE_UNROLL
     for (uint32_t row = 0; row < kRows; ++row) {
       const int32_t y = first_gathered_[0] + int32_t(step * kLines + pixel(row) / kWidth);
       const int32_t x = first_gathered_[1] + int32_t(pixel(row) % kWidth);
       const int64_t from = pixel_number(int64_t(tile_.image), y, x, p_.shape.gathered) * p_.a.stride;
-      ptx::load_global_if<16>(to[row], gradients + from + filter, exists(step, row) && filter < C.tile.k);
+      ptx::load_global_if<16>(to[row], pixels + from + channel, exists(step, row) && channel < C.tile.k);
     }
   }
 
   /// By all threads: column by column, in the order of memory; zeros past the last.
   CLEAVE_DEVICE void load_filters() const {
+    if constexpr (kKind == Conv::dgrad) {
+      turn_filters();
+    } else {
+      copy_filters();
+    }
+  }
+
+  /// Of outputs: a column's channels follow each other.
+  CLEAVE_DEVICE void copy_filters() const {
+    constexpr uint32_t kPieces = kDepth * kSpreadDepth / 8, kCount = C.warps.n * kBlocks * 8 * kPieces;
+    const auto* const from = static_cast<const uint16_t*>(p_.b.data) + tile_.channel * kChannels * p_.b.stride;
+    for (uint32_t at = threadIdx.x; at < kCount; at += kDirectThreads) {
+      const uint32_t column = at / kPieces, channel = at % kPieces * 8;
+      const bool there = column < kColumns && channel < C.tile.k;
+      const uint16_t* const piece = from + column % kChannels * p_.b.stride + column / kChannels * C.tile.k + channel;
+      ptx::copy_async<16>(filters_ + column * kFilterBytes + channel * 2, there ? piece : from, there ? 16 : 0);
+    }
+    ptx::copy_async_commit();
+    ptx::copy_async_wait<0>();
+  }
+
+  /// Of data gradients: filters lie apart.
+  CLEAVE_DEVICE void turn_filters() const {
     constexpr uint32_t kPairs = kDepth * kSpreadDepth / 2, kCount = C.warps.n * kBlocks * 8 * kPairs;
     constexpr uint32_t kAtOnce = 8;  // on their way
     const auto* const from = static_cast<const uint16_t*>(p_.b.data) + tile_.channel * kChannels;
@@ -158,7 +185,7 @@ class DirectSpread {
     return parts_ + (line % kRing * kColumns + column) * kLine + pixel;
   }
 
-  /// Filters may be infinite where there is no output.
+  /// Filters may be infinite where there is no pixel.
   CLEAVE_DEVICE void keep_parts(uint32_t step, const float (&sums)[kSpreadRows / 16][kBlocks][4]) const {
     const uint32_t column0 = threadIdx.x / 32 % C.warps.n * kBlocks * 8 + lane_ % 4 * 2;
     CLEAVE_UNROLL
@@ -192,13 +219,13 @@ class DirectSpread {
         float sums[kChannels] = {};
         CLEAVE_UNROLL
         for (uint32_t r = 0; r < kDown.taps; ++r) {
-          const int32_t down = gathered_at(Conv::dgrad, kDown, i, r);
+          const int32_t down = gathered_at(kKind, kDown, i, r);
           if (down == kApart) continue;
           const float* const parts =
               part(line + uint32_t(down - kDownSpan.first), r * kAcross.taps * kChannels, column);
           CLEAVE_UNROLL
           for (uint32_t s = 0; s < kAcross.taps; ++s) {
-            const int32_t across = gathered_at(Conv::dgrad, kAcross, j, s);
+            const int32_t across = gathered_at(kKind, kAcross, j, s);
             if (across == kApart) continue;
             CLEAVE_UNROLL
             for (uint32_t c = 0; c < kChannels; ++c)

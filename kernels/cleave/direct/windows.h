@@ -1,5 +1,6 @@
-// Forward convolutions of few channels, as a network's first layer is, by tensor cores (sm_80 and later): copied tap by
-// tap, pixels of some bytes each would take longer than the product.
+// Forward convolutions of few channels, as a network's first layer is, and data gradients of few filters, as its last
+// one is, by tensor cores (sm_80 and later): copied tap by tap, pixels of some bytes each would take longer than the
+// product.
 //
 // Roles      all warps copy lines of the images, then multiply: a warp has 32 outputs of a line, `direct.strips` warps
 //            follow each other along it, the others have the lines below. CTAs go from tile to tile, of the same
@@ -23,11 +24,13 @@ template <GemmConfig C>
 class DirectWindows {
   static constexpr DirectConfig D = C.direct;
   static constexpr DType kType = C.operands.a;
+  static constexpr bool kBack = C.conv.kind == Conv::dgrad;
   static constexpr uint32_t kRun = window_run(D), kGroups = kRun / 8, kStep = window_step(D);
   static constexpr uint32_t kSteps = window_depth(D) / 16, kFilterBytes = window_filter_bytes(D);
   static constexpr uint32_t kLineBytes = window_words(C) * 4;
   static constexpr uint32_t kRowBlocks = Fragment<C>::kRows / 16, kColBlocks = Fragment<C>::kColBlocks;
   static_assert(size_of(kType) == 2 && Fragment<C>::kRows == kWindowStrip && C.warps.n == 1 && kColBlocks % 2 == 0);
+  static_assert(!kBack || (D.height.stride == 1 && D.width.stride == 1));
 
  public:
   CLEAVE_DEVICE DirectWindows(const Params<C>& p, uint32_t smem)
@@ -57,24 +60,33 @@ class DirectWindows {
   }
 
  private:
-  /// By all threads; K's elements of no window are zeros.
+  /// Where a column's element lies, from its tile's first column: of gradients, a tap's columns follow each other.
+  CLEAVE_DEVICE int64_t filter_place(uint32_t column, uint32_t element) const {
+    constexpr uint32_t kLast = D.height.taps * D.width.taps - 1;
+    if (!kBack) return column * p_.b.stride + element;
+    return element % D.vector * p_.b.stride + (kLast - element / D.vector) * p_.shape.channels + column;
+  }
+
+  /// By all threads, neighbours in memory; K's elements of no window are zeros.
   CLEAVE_DEVICE void load_filters(uint32_t channel0) const {
     constexpr uint32_t kDepth = window_depth(D), kCount = C.tile.n * kDepth;
-    const auto* const from = static_cast<const uint16_t*>(p_.b.data);
+    const auto* const from = static_cast<const uint16_t*>(p_.b.data) + channel0 * (kBack ? 1 : p_.b.stride);
+    const auto column = [](uint32_t at) { return kBack ? at % C.tile.n : at / kDepth; };
+    const auto place = [](uint32_t at) { return kBack ? at / C.tile.n : at % kDepth; };
     constexpr uint32_t kAtOnce = 16;  // on their way
     for (uint32_t first = threadIdx.x; first < kCount; first += kAtOnce * kDirectThreads) {
       uint16_t values[kAtOnce];
       CLEAVE_UNROLL
       for (uint32_t i = 0; i < kAtOnce; ++i) {
-        const uint32_t at = first + i * kDirectThreads, filter = channel0 + at / kDepth;
-        const int32_t element = filter_element(D, at % kDepth);
-        const bool exists = at < kCount && element >= 0 && filter < p_.shape.channels;
-        values[i] = exists ? from[filter * p_.b.stride + element] : uint16_t(0);
+        const uint32_t at = first + i * kDirectThreads;
+        const int32_t element = filter_element(D, place(at));
+        const bool exists = at < kCount && element >= 0 && channel0 + column(at) < p_.shape.channels;
+        values[i] = exists ? from[filter_place(column(at), uint32_t(element))] : uint16_t(0);
       }
       CLEAVE_UNROLL
       for (uint32_t i = 0; i < kAtOnce; ++i) {
         const uint32_t at = first + i * kDirectThreads;
-        if (at < kCount) ptx::store_shared_16(filters_ + at / kDepth * kFilterBytes + at % kDepth * 2, values[i]);
+        if (at < kCount) ptx::store_shared_16(filters_ + column(at) * kFilterBytes + place(at) * 2, values[i]);
       }
     }
   }

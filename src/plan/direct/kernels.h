@@ -61,6 +61,14 @@ inline uint32_t aligned_channels(const MatrixLayout& layout, int64_t stride) {
   return common_alignment(layout.alignment | uint64_t(stride) * size_of(layout.dtype)) / size_of(layout.dtype);
 }
 
+/// Channels of a group, of what is gathered and of what is made.
+inline int64_t gathered_group(const ConvLayout& conv) {
+  return conv.kind == Conv::dgrad ? conv.filters : conv.channels;
+}
+inline int64_t made_group(const ConvLayout& conv) {
+  return conv.kind == Conv::dgrad ? conv.channels : conv.filters;
+}
+
 /// What every direct kernel is told. `vector`: channels of a thread.
 inline GemmConfig direct_config(const GemmProblem& p, const Spec& spec, uint32_t vector) {
   GemmConfig c;

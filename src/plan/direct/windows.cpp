@@ -8,6 +8,7 @@
 #include "cleave/config/threads.h"
 #include "cleave/epilogue.h"
 #include "plan/direct/kernels.h"
+#include "plan/direct/shift.h"
 #include "plan/function_config.h"
 #include "plan/operand_layout.h"
 #include "problem/problem.h"
@@ -15,7 +16,7 @@
 namespace cleave {
 namespace {
 
-constexpr int64_t kMostChannels = 4;
+constexpr int64_t kMostChannels = 16, kMostOfGradients = 4;  // gathered; wgrad
 constexpr uint32_t kMostDepth = 256;
 constexpr int32_t kMostStep = 32;           // stride, dilation: what lines take is then counted in 32 bits,
 constexpr int64_t kMostPadded = 1ll << 28;  // and so are the elements of one
@@ -44,7 +45,12 @@ int64_t filters_of(const GemmProblem& p) {
   return p.conv.kind == Conv::wgrad ? p.m : p.n;
 }
 
-/// Lines of outputs of a CTA.
+/// Zeros before what is gathered; fewer than none, where a data gradient's padding is larger than its filter.
+int32_t pad_of(Conv kind, const ConvAxis& axis) {
+  return kind == Conv::dgrad ? (axis.filter - 1) * axis.dilation - axis.pad_begin : axis.pad_begin;
+}
+
+/// Lines of pixels that a CTA makes.
 uint32_t rows_of_tile(uint32_t strips) {
   return kWarps / strips;
 }
@@ -52,8 +58,8 @@ uint32_t rows_of_tile(uint32_t strips) {
 /// Along a line and down, in strips and lines of a CTA: those that waste least; two strips, if others are no better.
 uint32_t strips_of(const ConvLayout& conv) {
   const auto made = [&](uint32_t strips) {
-    return uint64_t(round_up(uint32_t(outputs(conv.axes[2])), strips * kWindowStrip)) *
-           round_up(uint32_t(outputs(conv.axes[1])), rows_of_tile(strips));
+    return uint64_t(round_up(pixels_made(conv.kind, conv.axes[2]), strips * kWindowStrip)) *
+           round_up(pixels_made(conv.kind, conv.axes[1]), rows_of_tile(strips));
   };
   uint32_t best = 2;
   for (const uint32_t strips : {4u, 1u, 8u})
@@ -69,9 +75,12 @@ bool is_countable(const ConvAxis& axis) {
 }
 
 GemmConfig windows_config(const GemmProblem& p, const Spec& spec) {
-  GemmConfig c = direct_config(p, spec, uint32_t(p.conv.channels));
+  const int64_t channels = gathered_group(p.conv);
+  GemmConfig c = direct_config(p, spec, uint32_t(channels));
   c.direct.method = DirectMethod::windows;
-  c.direct.width.phase = uint32_t(p.conv.axes[2].pad_begin * p.conv.channels % 2);
+  c.direct.group = uint32_t(channels);
+  c.direct.height.phase = 0;
+  c.direct.width.phase = uint32_t(pad_of(p.conv.kind, p.conv.axes[2]) * channels & 1);
   c.direct.strips = strips_of(p.conv);
   if (p.conv.kind == Conv::wgrad) {
     c.operands.a_major = c.operands.b_major = Major::mn;
@@ -81,6 +90,7 @@ GemmConfig windows_config(const GemmProblem& p, const Spec& spec) {
     c.warps.k = kWarps / c.warps.m;
     return c;
   }
+  c.operands.b_major = p.conv.kind == Conv::fprop ? Major::k : Major::mn;
   c.warps = {.m = kWarps, .n = 1};
   const bool whole = size_of(p.d.dtype) == 2 && p.n % 8 == 0 && p.d.stride_row % 8 == 0 && p.d.alignment % 16 == 0;
   c.store.run_bytes = whole ? 16 : 0;
@@ -92,29 +102,33 @@ GemmConfig windows_config(const GemmProblem& p, const Spec& spec) {
 bool is_served(const GemmProblem& p, const DeviceInfo& device) {
   const ConvLayout& conv = p.conv;
   const bool back = conv.kind == Conv::wgrad;
-  if ((conv.kind != Conv::fprop && !back) || p.batch != 1 || conv.channels > kMostChannels) return false;
+  const int64_t channels = gathered_group(conv);
+  if (conv.kind == Conv::none || p.batch != 1 || channels > (back ? kMostOfGradients : kMostChannels)) return false;
+  if (conv.kind == Conv::dgrad && (conv.axes[1].stride > 1 || conv.axes[2].stride > 1)) return false;
   if (p.m == 0 || p.n == 0 || p.k == 0) return false;
   if (conv.axes[0] != ConvAxis{} || (conv.axes[2].dilation > 1 && conv.axes[2].filter > 1)) return false;
   if (!is_countable(conv.axes[1]) || !is_countable(conv.axes[2])) return false;
   if (size_of(p.a.dtype) != 2 || p.b.dtype != p.a.dtype || !is_wide_float(p.d.dtype)) return false;
   // Lines of pixels without gaps are read by words; outputs' gradients by 16 bytes.
   const MatrixLayout& images = images_of(p);
-  if (images.stride_row != conv.channels || conv.axes[2].size * conv.channels % 2 != 0 || images.alignment % 4 != 0)
-    return false;
+  const int64_t across = conv.kind == Conv::dgrad ? outputs(conv.axes[2]) : conv.axes[2].size;
+  if (images.stride_row != channels || across * channels % 2 != 0) return false;
+  if (images.alignment % window_piece({.vector = uint32_t(channels)}) != 0) return false;
   if (back && (p.a.stride_col % 8 != 0 || p.a.alignment % 16 != 0 || p.epilogue.function != nullptr)) return false;
   if (is_gated(p) || reduces(p) || p.has_scale_d || p.has_amax || finds_scales(p)) return false;
   const bool splits = p.split_k_mode == SplitKMode::automatic || (back && p.split_k_mode == SplitKMode::parallel);
   if (!splits && p.split_k_mode != SplitKMode::none) return false;
   if (p.split_k_slices > 1 && !back) return false;
   const bool wanted = p.kernel == KernelFamily::automatic || p.kernel == KernelFamily::direct;
+  if (channels > kMostOfGradients && direct_shift_spec(p, device)) return false;  // whose tiles have the same names
   return wanted && device.compute_capability >= 80;
 }
 
 /// Tiles of all images, of one block of filters.
 int64_t tiles_of(const ConvLayout& conv) {
   const uint32_t strips = strips_of(conv);
-  return ceil_div<int64_t>(outputs(conv.axes[2]), strips * kWindowStrip) *
-         ceil_div<int64_t>(outputs(conv.axes[1]), rows_of_tile(strips)) * conv.images;
+  return ceil_div<int64_t>(pixels_made(conv.kind, conv.axes[2]), strips * kWindowStrip) *
+         ceil_div<int64_t>(pixels_made(conv.kind, conv.axes[1]), rows_of_tile(strips)) * conv.images;
 }
 
 }  // namespace
@@ -156,7 +170,9 @@ std::optional<Choice> make_direct_windows_choice(const GemmProblem& problem, con
 
 DirectShape direct_windows_shape(const Choice& choice) {
   const GemmConfig& c = choice.config;
-  DirectShape shape = direct_images(choice.problem.conv);
+  const ConvLayout& conv = choice.problem.conv;
+  DirectShape shape = direct_images(conv);
+  for (uint32_t i = 0; i < 2; ++i) shape.pad[i] = pad_of(conv.kind, conv.axes[1 + i]);
   shape.channels = uint32_t(filters_of(choice.problem));
   shape.blocks = FastDivmod(ceil_div(shape.channels, c.tile.n));
   shape.columns = FastDivmod(ceil_div(shape.made[1], c.direct.strips * kWindowStrip));
