@@ -256,12 +256,14 @@ class TileShaper {
   }
 
   /// Products, and filters of data gradients, may have a part of the last strip, if they have all of another, and
-  /// uneven shares of the strips.
+  /// uneven shares of the strips. Filters may be half a strip alone.
   bool strips_serve(uint32_t columns) const {
     const uint32_t strip = s_.half_lines && c_.conv.kind == Conv::wgrad ? atom_ / 2 : atom_;
     if (columns % (strip * s_.multicast_m) == 0) return true;
     const bool filters = c_.conv.kind == Conv::dgrad && !c_.conv.gather && !c_.conv.fuses_classes && !c_.conv.patches;
-    return (is_product(p_) || filters) && has_tma(s_.family) && !gated(c_) && !has_weights(c_) && columns > atom_;
+    const bool half = filters && columns == atom_ / 2 && s_.multicast_m == 1;
+    return (is_product(p_) || filters) && has_tma(s_.family) && !gated(c_) && !has_weights(c_) &&
+           (columns > atom_ || half);
   }
 
   bool shape_portable() {
