@@ -81,6 +81,36 @@ TEST(DirectSpread, CellsMeetWhatTheDefinitionSays) {
   for (const int of_kind : served) EXPECT_GT(of_kind, 100);
 }
 
+TEST(DirectSpread, PlanesMeetWhatTheDefinitionSays) {
+  Random random(5);
+  int served = 0;
+  for (int round = 0; round < 200; ++round) {
+    const Conv kind = round % 2 == 0 ? Conv::dgrad : Conv::fprop;
+    const ConvAxis depth = draw_axis(random, 1), plain{.size = 20, .filter = 3, .pad_begin = 1, .pad_end = 1};
+    const auto choice = direct_choice(
+        few_channels(kind == Conv::dgrad ? 3 : 64, kind == Conv::dgrad ? 64 : 3, plain, plain, kind, depth),
+        DirectMethod::spread);
+    if (!choice) continue;
+    ++served;
+    const DirectShape shape = direct_shape(*choice);
+    const DirectAxis& of = choice->config.direct.depth;
+    EXPECT_EQ(choice->blocks, shape.columns.divisor * shape.rows.divisor * 3 * shape.depths.divisor);
+    const ConvLayout line{.kind = kind, .images = 1, .axes = {kNone, kNone, depth}};
+    std::map<std::pair<int64_t, int64_t>, int64_t> wanted, found;
+    for_each_meeting(line, [&](int64_t x, int64_t tap, int64_t y) {
+      wanted[{kind == Conv::dgrad ? x : y, tap}] = kind == Conv::dgrad ? y : x;
+    });
+    for (uint32_t plane = 0; plane < shape.depths.divisor; ++plane) {
+      for (uint32_t tap = 0; tap < of.taps; ++tap) {
+        const int32_t met = first_gathered(kind, of, plane, shape.pad_depth) + gathered_at(kind, of, 0, tap);
+        if (is_inside(met, shape.met_depth)) found[{plane, tap}] = met;
+      }
+    }
+    EXPECT_EQ(found, wanted);
+  }
+  EXPECT_GT(served, 100);
+}
+
 TEST(DirectSpread, IsChosenForFirstLayersGradientsAndForLastLayers) {
   const ConvAxis seven{.size = 224, .filter = 7, .stride = 2, .pad_begin = 3, .pad_end = 3};
   const ConvAxis three{.size = 512, .filter = 3, .pad_begin = 1, .pad_end = 1};
@@ -100,9 +130,9 @@ TEST(DirectSpread, SpillsNothing) {
   for (const GemmProblem& p :
        {few_channels(3, 64, stem, stem, Conv::dgrad), few_channels(3, 96, patches, patches, Conv::dgrad),
         few_channels(24, 320, plain, plain, Conv::dgrad), few_channels(128, 3, plain, plain),
-        few_channels(512, 8, plain, plain)})
+        few_channels(512, 8, plain, plain), few_channels(96, 3, plain, plain, Conv::fprop, plain)})
     sources.insert(gemm_source(make_choice(p, h100(), direct_specs(p, h100())[0])->config));
-  EXPECT_EQ(sources.size(), 5u);
+  EXPECT_EQ(sources.size(), 6u);
   for (const char* arch : {"sm_80", "sm_90a"}) expect_no_spills(sources, arch, 128);
 }
 
@@ -123,6 +153,8 @@ TEST(DirectSpread, LeavesTheRest) {
   EXPECT_FALSE(is_served(gradient(3, 64, many, many)));
   ConvAxis strided = axis;
   strided.stride = 2;
+  EXPECT_TRUE(is_served(few_channels(64, 3, axis, axis, Conv::fprop, axis)));
+  EXPECT_FALSE(is_served(few_channels(64, 3, axis, axis, Conv::fprop, strided)));
   EXPECT_TRUE(is_served(few_channels(64, 3, axis, axis)));
   EXPECT_FALSE(is_served(few_channels(64, 3, strided, axis)));
   EXPECT_FALSE(is_served(few_channels(60, 3, axis, axis)));

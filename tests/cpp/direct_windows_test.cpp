@@ -70,10 +70,10 @@ TEST(DirectWindows, DataGradientsAreConvolutionsByFiltersTurnedRound) {
   Random random(4);
   int served = 0;
   for (int round = 0; round < 500; ++round) {
-    const ConvAxis height = draw_axis(random, 1);
+    const ConvAxis depth = round % 2 == 0 ? kNone : draw_axis(random, 1), height = draw_axis(random, 1);
     ConvAxis width = draw_axis(random, 1);
     width.dilation = 1;
-    const GemmProblem p = few_channels(random.number(1, 150), random.number(1, 16), height, width, Conv::dgrad);
+    const GemmProblem p = few_channels(random.number(1, 150), random.number(1, 16), height, width, Conv::dgrad, depth);
     const auto choice = direct_choice(p, DirectMethod::windows);
     if (!choice) continue;
     ++served;
@@ -82,16 +82,20 @@ TEST(DirectWindows, DataGradientsAreConvolutionsByFiltersTurnedRound) {
     EXPECT_EQ(shape.channels, uint32_t(p.conv.channels));
     EXPECT_EQ(choice->config.direct.vector, uint32_t(p.conv.filters));
     EXPECT_EQ(choice->config.direct.width.phase, uint32_t(std::abs(shape.pad[1]) * p.conv.filters % 2));
-    for (const uint32_t i : {0u, 1u}) {
-      const DirectAxis& of = i == 0 ? choice->config.direct.height : choice->config.direct.width;
-      const ConvLayout line{.kind = p.conv.kind, .images = 1, .axes = {kNone, kNone, p.conv.axes[1 + i]}};
+    const DirectConfig& d = choice->config.direct;
+    for (const uint32_t i : {0u, 1u, 2u}) {
+      const DirectAxis& of = i == 0 ? d.depth : i == 1 ? d.height : d.width;
+      const int32_t pad = i == 0 ? shape.pad_depth : shape.pad[i - 1];
+      const uint32_t all = i == 0 ? shape.depths.divisor : shape.made[i - 1];
+      const uint32_t gathered = i == 0 ? shape.met_depth : shape.gathered[i - 1];
+      const ConvLayout line{.kind = p.conv.kind, .images = 1, .axes = {kNone, kNone, p.conv.axes[i]}};
       std::map<std::pair<int64_t, int64_t>, int64_t> wanted;
       for_each_meeting(line, [&](int64_t x, int64_t tap, int64_t y) { wanted[{x, tap}] = y; });
       size_t met = 0;
-      for (uint32_t made = 0; made < shape.made[i]; ++made) {
+      for (uint32_t made = 0; made < all; ++made) {
         for (uint32_t tap = 0; tap < of.taps; ++tap) {
-          const int32_t at = of.map(shape.pad[i]).at(made, tap);
-          if (!is_inside(at, shape.gathered[i])) continue;
+          const int32_t at = of.map(pad).at(made, tap);
+          if (!is_inside(at, gathered)) continue;
           const auto found = wanted.find({made, of.taps - 1 - tap});
           ASSERT_NE(found, wanted.end());
           EXPECT_EQ(found->second, at);
@@ -111,7 +115,9 @@ TEST(DirectWindows, SpillsNothing) {
     const GemmProblem p = few_channels(320, filters, plain, plain, Conv::dgrad);
     sources.insert(gemm_source(direct_choice(p, DirectMethod::windows)->config));
   }
-  EXPECT_EQ(sources.size(), 4u);
+  sources.insert(
+      gemm_source(direct_choice(few_channels(96, 3, plain, plain, Conv::dgrad, plain), DirectMethod::windows)->config));
+  EXPECT_EQ(sources.size(), 5u);
   for (const char* arch : {"sm_80", "sm_90a"}) expect_no_spills(sources, arch, 128);
 }
 

@@ -7,9 +7,9 @@
 namespace cleave {
 
 inline GemmProblem few_channels(int64_t channels, int64_t filters, const ConvAxis& height, const ConvAxis& width,
-                                Conv kind = Conv::fprop) {
+                                Conv kind = Conv::fprop, const ConvAxis& depth = kNone) {
   const ConvLayout conv{
-      .kind = kind, .images = 3, .channels = channels, .filters = filters, .axes = {kNone, height, width}};
+      .kind = kind, .images = 3, .channels = channels, .filters = filters, .axes = {depth, height, width}};
   GemmProblem p = implicit_gemm(conv, 1, DType::f16, DType::f16);
   p.kernel = KernelFamily::direct;
   return p;

@@ -73,6 +73,8 @@ OF_STRIDE_1 = {
     "dilated, padding of one side": Convolution(2, 64, 6, (Axis(30, 3, 1, 4, 0, 2), Axis(31, 5, 1, 0, 3))),
     "padding above filter": Convolution(2, 80, 3, (Axis(5, 2, 1, 3, 4), Axis(8, 3, 1, 4, 4))),
     "along a line": Convolution(4, 64, 2, (Axis(4000, 9, 1, 4, 4),)),
+    "along three axes": Convolution(2, 96, 3, (Axis(5, 3, 1, 1, 1), Axis(30, 3, 1, 1, 1), Axis(38, 3, 1, 1, 1))),
+    "causal, dilated": Convolution(3, 40, 4, (Axis(6, 3, 1, 4, 0, 2), Axis(19, 2, 1, 1, 0), Axis(22, 3, 1, 0, 1))),
 }
 
 

@@ -31,6 +31,14 @@ CLEAVE_HD constexpr uint32_t spread_lines(const GemmConfig& c) {
   return c.tile.m / spread_width(c);
 }
 
+/// K: each plane's channels in parts, for all taps along depth, which are parts of the sum and no columns.
+CLEAVE_HD constexpr uint32_t spread_parts(const GemmConfig& c) {
+  return ceil_div(c.tile.k, kSpreadDepth);
+}
+CLEAVE_HD constexpr uint32_t spread_depth(const GemmConfig& c) {
+  return c.direct.depth.taps * spread_parts(c);
+}
+
 /// Columns: channels of a tap follow each other; and blocks of 8 of them that a warp has.
 CLEAVE_HD constexpr uint32_t spread_columns(const GemmConfig& c) {
   return c.direct.height.taps * c.direct.width.taps * c.tile.n;
@@ -42,7 +50,7 @@ CLEAVE_HD constexpr uint32_t spread_blocks(const GemmConfig& c) {
 /// Filters in shared memory, each column's behind each other: bytes of a column, of which eight lie in different
 /// banks two by two, and of all.
 CLEAVE_HD constexpr uint32_t spread_filter_bytes(const GemmConfig& c) {
-  return (ceil_div(c.tile.k, kSpreadDepth) | 1) * kSpreadDepth * 2;
+  return (spread_depth(c) | 1) * kSpreadDepth * 2;
 }
 CLEAVE_HD constexpr uint32_t spread_filters_bytes(const GemmConfig& c) {
   return c.warps.n * spread_blocks(c) * 8 * spread_filter_bytes(c);

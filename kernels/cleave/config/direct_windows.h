@@ -20,12 +20,12 @@ CLEAVE_HD constexpr uint32_t window_step(const DirectConfig& d) {
   return d.width.stride * d.vector;
 }
 
-/// Elements of K for a line of the filter, and for all of it.
+/// Elements of K for a line of the filter, and for all of it, plane by plane.
 CLEAVE_HD constexpr uint32_t window_run(const DirectConfig& d) {
   return round_up(d.width.phase + d.width.taps * d.vector, 8u);
 }
 CLEAVE_HD constexpr uint32_t window_depth(const DirectConfig& d) {
-  return round_up(d.height.taps * window_run(d), 16u);
+  return round_up(d.depth.taps * d.height.taps * window_run(d), 16u);
 }
 
 /// Bytes of lines that are copied at once: none is half in an image.
@@ -35,14 +35,14 @@ CLEAVE_HD constexpr uint32_t window_piece(const DirectConfig& d) {
 
 /// Elements of a filter, of its channel.
 CLEAVE_HD constexpr uint32_t window_filter_elements(const DirectConfig& d) {
-  return d.height.taps * d.width.taps * d.vector;
+  return d.depth.taps * d.height.taps * d.width.taps * d.vector;
 }
 
 /// Which element of a filter, whose lines lie behind each other, K's element `k` is; -1: of none.
 CLEAVE_HD constexpr int32_t filter_element(DirectConfig d, uint32_t k) {
   const uint32_t line = k / window_run(d), across = d.width.taps * d.vector;
   const uint32_t at = k % window_run(d) - d.width.phase;  // wraps before the run
-  return line < d.height.taps && at < across ? int32_t(line * across + at) : -1;
+  return line < d.depth.taps * d.height.taps && at < across ? int32_t(line * across + at) : -1;
 }
 
 /// The first word of the lines that a CTA reads, whose first output along a line is `column`. `pad`: zeros before the
@@ -56,7 +56,7 @@ CLEAVE_HD constexpr uint32_t window_filter_bytes(const DirectConfig& d) {
   return (window_depth(d) / 8 | 1) * 16;
 }
 
-/// Lines of outputs of a CTA; lines of the image that their windows see; and words of such a line, in whole pieces,
+/// Lines of outputs of a CTA; lines of the image that their windows see, of each plane; and words of such a line, in whole pieces,
 /// one more than the last window ends in, since windows at odd elements are read as two words.
 CLEAVE_HD constexpr uint32_t window_rows(const GemmConfig& c) {
   return c.tile.m / (c.direct.strips * kWindowStrip);
@@ -74,7 +74,7 @@ CLEAVE_HD constexpr uint32_t window_filters_bytes(const GemmConfig& c) {
   return c.tile.n * window_filter_bytes(c.direct);
 }
 CLEAVE_HD constexpr uint32_t window_stage_bytes(const GemmConfig& c) {
-  return round_up(window_lines(c) * window_words(c) * 4, 16u);
+  return round_up(c.direct.depth.taps * window_lines(c) * window_words(c) * 4, 16u);
 }
 
 /// wgrad: blocks of 16 elements of K that a warp has; and bytes of a pixel of the outputs' gradients in shared memory.

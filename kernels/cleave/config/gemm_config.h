@@ -122,7 +122,7 @@ struct DirectConfig {
   uint32_t strips = 1;
   uint32_t pixels = 0;  // that shared memory has room for: shift, in a stage; pixels: all (direct_pixels.h), or none
   DirectAxis height, width;
-  DirectAxis depth;  // spread, wgrad
+  DirectAxis depth;  // spread, windows
 
   CLEAVE_HD friend constexpr bool operator==(const DirectConfig&, const DirectConfig&) = default;
 };

@@ -27,17 +27,17 @@ template <GemmConfig C>
 class DirectSpread {
   static constexpr DType kType = C.operands.a;
   static constexpr Conv kKind = C.conv.kind;
-  static constexpr DirectAxis kDown = C.direct.height, kAcross = C.direct.width;
+  static constexpr DirectAxis kDeep = C.direct.depth, kDown = C.direct.height, kAcross = C.direct.width;
   static constexpr GatheredSpan kDownSpan = cell_span(kKind, kDown), kAcrossSpan = cell_span(kKind, kAcross);
   static constexpr uint32_t kChannels = C.tile.n, kColumns = spread_columns(C), kBlocks = spread_blocks(C);
   static constexpr uint32_t kWidth = spread_width(C), kLines = spread_lines(C), kRing = spread_ring(C);
   static constexpr uint32_t kReach = cell_reach(kKind, kDown);
   static constexpr uint32_t kFilterBytes = spread_filter_bytes(C), kLine = spread_line(C);
   static constexpr uint32_t kRows = kSpreadRows / 8;  // of a thread
-  static constexpr uint32_t kDepth = ceil_div(C.tile.k, kSpreadDepth);
+  static constexpr uint32_t kParts = spread_parts(C), kDepth = spread_depth(C), kTaps = kDown.taps * kAcross.taps;
   static constexpr uint32_t kAhead = kDepth % 2 == 0 ? 2 : kDepth % 3 == 0 ? 3 : 1;  // of a row, on their way
   static_assert(size_of(kType) == 2 && C.warps.m * C.warps.n * 32 == kDirectThreads && C.direct.vector == C.tile.n);
-  static_assert(kKind == Conv::dgrad || (kDown.stride == 1 && kAcross.stride == 1));
+  static_assert(kDeep.stride == 1 && (kKind == Conv::dgrad || (kDown.stride == 1 && kAcross.stride == 1)));
   static_assert(C.warps.m * kSpreadRows == C.tile.m && C.tile.m % kWidth == 0 && C.tile.k % 8 == 0);
 
  public:
@@ -46,6 +46,9 @@ class DirectSpread {
         filters_(ptx::shared_address(shared)),
         parts_(reinterpret_cast<float*>(shared + spread_filters_bytes(C))),
         tile_(locate(p.shape, blockIdx.x)) {
+    uint32_t plane;
+    p.shape.depths.divmod(tile_.image, image_, plane);
+    first_plane_ = first_gathered(kKind, kDeep, plane, p.shape.pad_depth);
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < 2; ++i) {
       const DirectAxis& axis = i == 0 ? kDown : kAcross;
@@ -71,7 +74,7 @@ class DirectSpread {
         const bool last = depth + kAhead == kDepth;
         CLEAVE_UNROLL
         for (uint32_t i = 0; i < kAhead; ++i) {
-          multiply(depth + i, own[i], sums);
+          if (kDeep.taps == 1 || is_inside(plane_of(depth + i), p_.shape.met_depth)) multiply(depth + i, own[i], sums);
           if (!last || step + 1 < steps) load(step + last, last ? i : depth + kAhead + i, own[i]);
         }
       }
@@ -99,15 +102,23 @@ class DirectSpread {
            is_inside(first_gathered_[1] + int32_t(column), p_.shape.gathered[1]);
   }
 
+  /// The gathered plane of a part of K.
+  CLEAVE_DEVICE int32_t plane_of(uint32_t depth) const {
+    return first_plane_ + gathered_at(kKind, kDeep, 0, kDeep.taps == 1 ? 0 : depth / kParts);
+  }
+
   CLEAVE_DEVICE void load(uint32_t step, uint32_t depth, Vector& to) const {
     const auto* const pixels = static_cast<const uint16_t*>(p_.a.data);
-    const uint32_t channel = depth * kSpreadDepth + lane_ % 4 * 8;
+    const uint32_t channel = (kDeep.taps == 1 ? depth : depth % kParts) * kSpreadDepth + lane_ % 4 * 8;
+    const int32_t z = plane_of(depth);
+    const bool there = channel < C.tile.k && is_inside(z, p_.shape.met_depth);
+    const int64_t plane = int64_t(image_) * p_.shape.met_depth + z;
     CLEAVE_UNROLL
     for (uint32_t row = 0; row < kRows; ++row) {
       const int32_t y = first_gathered_[0] + int32_t(step * kLines + pixel(row) / kWidth);
       const int32_t x = first_gathered_[1] + int32_t(pixel(row) % kWidth);
-      const int64_t from = pixel_number(int64_t(tile_.image), y, x, p_.shape.gathered) * p_.a.stride;
-      ptx::load_global_if<16>(to[row], pixels + from + channel, exists(step, row) && channel < C.tile.k);
+      const int64_t from = pixel_number(plane, y, x, p_.shape.gathered) * p_.a.stride;
+      ptx::load_global_if<16>(to[row], pixels + from + channel, there && exists(step, row));
     }
   }
 
@@ -120,15 +131,21 @@ class DirectSpread {
     }
   }
 
+  /// The filter's tap that a part of K and a column are of.
+  CLEAVE_DEVICE static uint32_t tap(uint32_t part, uint32_t column) {
+    return part / kParts * kTaps + column / kChannels;
+  }
+
   /// Of outputs: a column's channels follow each other.
   CLEAVE_DEVICE void copy_filters() const {
     constexpr uint32_t kPieces = kDepth * kSpreadDepth / 8, kCount = C.warps.n * kBlocks * 8 * kPieces;
     const auto* const from = static_cast<const uint16_t*>(p_.b.data) + tile_.channel * kChannels * p_.b.stride;
     for (uint32_t at = threadIdx.x; at < kCount; at += kDirectThreads) {
-      const uint32_t column = at / kPieces, channel = at % kPieces * 8;
+      const uint32_t column = at / kPieces, place = at % kPieces, part = place * 8 / kSpreadDepth;
+      const uint32_t channel = part % kParts * kSpreadDepth + place * 8 % kSpreadDepth;
       const bool there = column < kColumns && channel < C.tile.k;
-      const uint16_t* const piece = from + column % kChannels * p_.b.stride + column / kChannels * C.tile.k + channel;
-      ptx::copy_async<16>(filters_ + column * kFilterBytes + channel * 2, there ? piece : from, there ? 16 : 0);
+      const uint16_t* const piece = from + column % kChannels * p_.b.stride + tap(part, column) * C.tile.k + channel;
+      ptx::copy_async<16>(filters_ + column * kFilterBytes + place * 16, there ? piece : from, there ? 16 : 0);
     }
     ptx::copy_async_commit();
     ptx::copy_async_wait<0>();
@@ -143,9 +160,10 @@ class DirectSpread {
       uint32_t values[kAtOnce][2];
       CLEAVE_UNROLL
       for (uint32_t i = 0; i < kAtOnce; ++i) {
-        const uint32_t at = begin + i * kDirectThreads, column = at / kPairs, filter = at % kPairs * 2;
+        const uint32_t at = begin + i * kDirectThreads, column = at / kPairs, place = at % kPairs * 2;
+        const uint32_t part = place / kSpreadDepth, filter = part % kParts * kSpreadDepth + place % kSpreadDepth;
         const uint16_t* const pair =
-            from + filter * p_.b.stride + column / kChannels * p_.shape.channels + column % kChannels;
+            from + filter * p_.b.stride + tap(part, column) * p_.shape.channels + column % kChannels;
         const bool there = column < kColumns && filter < C.tile.k;  // of which there are an even number
         ptx::load_global_if<2>(&values[i][0], pair, there);
         ptx::load_global_if<2>(&values[i][1], pair + p_.b.stride, there);
@@ -243,6 +261,8 @@ class DirectSpread {
   const DirectTile tile_;
   uint32_t first_cell_[2], cells_[2];  // down, and along a line: the first of the tile, and how many there are
   int32_t first_gathered_[2];          // what they meet first
+  uint32_t image_;                     // of all its planes,
+  int32_t first_plane_;                // and what they meet first
 };
 
 }  // namespace cleave

@@ -30,7 +30,7 @@ class DirectWindows {
   static constexpr uint32_t kLineBytes = window_words(C) * 4;
   static constexpr uint32_t kRowBlocks = Fragment<C>::kRows / 16, kColBlocks = Fragment<C>::kColBlocks;
   static_assert(size_of(kType) == 2 && Fragment<C>::kRows == kWindowStrip && C.warps.n == 1 && kColBlocks % 2 == 0);
-  static_assert(!kBack || (D.height.stride == 1 && D.width.stride == 1));
+  static_assert(!kBack || (D.depth.stride == 1 && D.height.stride == 1 && D.width.stride == 1));
 
  public:
   CLEAVE_DEVICE DirectWindows(const Params<C>& p, uint32_t smem)
@@ -62,7 +62,7 @@ class DirectWindows {
  private:
   /// Where a column's element lies, from its tile's first column: of gradients, a tap's columns follow each other.
   CLEAVE_DEVICE int64_t filter_place(uint32_t column, uint32_t element) const {
-    constexpr uint32_t kLast = D.height.taps * D.width.taps - 1;
+    constexpr uint32_t kLast = D.depth.taps * D.height.taps * D.width.taps - 1;
     if (!kBack) return column * p_.b.stride + element;
     return element % D.vector * p_.b.stride + (kLast - element / D.vector) * p_.shape.channels + column;
   }
@@ -146,8 +146,9 @@ class DirectWindows {
   /// Two neighbours of K, of its group `group`.
   CLEAVE_DEVICE uint32_t window_pair(uint32_t from, uint32_t group, uint32_t shift) const {
     const uint32_t line = group / kGroups, in_run = group % kGroups;
-    if (line >= D.height.taps) return 0;
-    const uint32_t at = from + line * D.height.dilation * kLineBytes + in_run * 16;
+    if (line >= D.depth.taps * D.height.taps) return 0;
+    const uint32_t in_stage = line / D.height.taps * window_lines(C) + line % D.height.taps * D.height.dilation;
+    const uint32_t at = from + in_stage * kLineBytes + in_run * 16;
     uint32_t pair = ptx::load_shared_32(at);
     if constexpr (kStep % 2 != 0) pair = __funnelshift_r(pair, ptx::load_shared_32(at + 4), shift);
     const bool whole = filter_element(D, in_run * 8) >= 0 && filter_element(D, in_run * 8 + 7) >= 0;

@@ -95,6 +95,14 @@ inline uint32_t pixels_made(Conv kind, const ConvAxis& axis) {
   return uint32_t(kind == Conv::dgrad ? axis.size : outputs(axis));
 }
 
+/// Planes of images with depth, where those that are made are tiles' images.
+inline void set_depth(DirectShape& shape, const ConvLayout& conv) {
+  const ConvAxis& axis = conv.axes[0];
+  shape.depths = FastDivmod(pixels_made(conv.kind, axis));
+  shape.met_depth = uint32_t(conv.kind == Conv::dgrad ? outputs(axis) : axis.size);
+  shape.pad_depth = axis.pad_begin;
+}
+
 /// The images' sizes; how CTAs share them is the direction's to say.
 inline DirectShape direct_images(const ConvLayout& conv) {
   DirectShape shape;

@@ -22,6 +22,8 @@ constexpr uint32_t kMostStrips = 8;   // of a step, along a line
 constexpr uint32_t kMostRows = 256;   // parts of an image's lines
 constexpr uint32_t kMostTaps = 1024;  // along an axis; with the dilation, what lines take is counted in 32 bits
 constexpr int32_t kMostDilation = 1024;
+constexpr int32_t kMostPlanes = 16;      // of a filter, and
+constexpr int64_t kMostDepth = 1 << 20;  // of an image, with its padding
 constexpr uint32_t kWarps = kDirectThreads / 32;
 
 // By which CTAs are cut: guesses, with which the layers were measured.
@@ -45,6 +47,11 @@ uint32_t channels_of_cta(const ConvLayout& conv) {
   return vector;
 }
 
+/// Planes of all images that are made.
+int64_t planes_of(const ConvLayout& conv) {
+  return conv.images * pixels_made(conv.kind, conv.axes[0]);
+}
+
 /// Along an axis; each is as many pixels as a data gradient's stride.
 uint32_t cells_of(Conv kind, const ConvAxis& axis) {
   return ceil_div(pixels_made(kind, axis), uint32_t(axis.stride));
@@ -55,7 +62,11 @@ bool is_served(const GemmProblem& p, const DeviceInfo& device) {
   const bool forward = conv.kind == Conv::fprop;
   if ((!forward && conv.kind != Conv::dgrad) || p.batch != 1 || made_group(conv) > kMostMade) return false;
   if (p.m == 0 || p.n == 0 || p.k == 0 || p.m > INT32_MAX) return false;
-  if (conv.axes[0] != ConvAxis{} || !are_countable(conv, kMostTaps, kMostDilation)) return false;
+  const ConvAxis& depth = conv.axes[0];
+  const bool few_planes = depth.stride == 1 && depth.filter <= kMostPlanes &&
+                          int64_t(depth.size) + depth.pad_begin + depth.pad_end <= kMostDepth &&
+                          depth.dilation <= kMostDilation;
+  if (!few_planes || !are_countable(conv, kMostTaps, kMostDilation)) return false;
   if (size_of(p.a.dtype) != 2 || p.b.dtype != p.a.dtype || !is_wide_float(p.d.dtype)) return false;
   const int64_t gathered = gathered_group(conv);
   if (gathered % 8 != 0 || gathered > UINT16_MAX || aligned_channels(p.a, p.a.stride_row) < 8) return false;
@@ -74,6 +85,7 @@ GemmConfig spread_config(const GemmProblem& p, const Spec& spec) {
   GemmConfig c = direct_config(p, spec, channels);
   c.direct.method = DirectMethod::spread;
   c.direct.group = 1;
+  c.direct.depth = direct_axis(p.conv.kind, p.conv.axes[0]);
   c.tile.n = channels;
   c.tile.k = uint32_t(gathered_group(p.conv));
   c.operands.b_major = p.conv.kind == Conv::fprop ? Major::k : Major::mn;
@@ -100,9 +112,10 @@ uint32_t columns_of(const GemmConfig& c, const ConvLayout& conv) {
 /// What a tile with `cells` lines of cells takes, where an SM has as many CTAs as `beside`.
 double tile_us(const GemmConfig& c, uint32_t cells, uint32_t beside, const DeviceInfo& device) {
   const double pixels = c.tile.m, columns = 8.0 * c.warps.n * spread_blocks(c);
-  const double memory = pixels * c.tile.k * 2 * device.num_sms / (device.memory_gb_per_s * 1e3 * kMemoryShare);
-  const double filters = columns * c.tile.k * 2 * c.warps.m;  // read by each warp
-  const double shared = (pixels * spread_columns(c) * 8 + pixels * c.tile.k * 2 * c.warps.n + filters) /
+  const double k = double(c.tile.k) * c.direct.depth.taps;
+  const double memory = pixels * k * 2 * device.num_sms / (device.memory_gb_per_s * 1e3 * kMemoryShare);
+  const double filters = columns * k * 2 * c.warps.m;  // read by each warp
+  const double shared = (pixels * spread_columns(c) * 8 + pixels * k * 2 * c.warps.n + filters) /
                         (kSharedBytesPerClock * device.clock_ghz * 1e3);
   const double step = std::max(std::max(memory, shared) * beside, kStepUs + shared);
   return kTileUs + step * ceil_div(cells + cell_reach(c.conv.kind, c.direct.height), spread_lines(c));
@@ -116,7 +129,7 @@ Cut cut_of(GemmConfig c, const ConvLayout& conv, const DeviceInfo& device) {
     if (spread_width(c) <= cell_reach(c.conv.kind, c.direct.width)) continue;
     if (smem_plan(c).bytes > uint32_t(device.shared_memory_per_block)) continue;
     const uint32_t beside = ctas_of_sm(c), columns = columns_of(c, conv);
-    const double strips = double(columns) * double(conv.images) * double(made_group(conv) / c.tile.n);
+    const double strips = double(columns) * double(planes_of(conv)) * double(made_group(conv) / c.tile.n);
     for (uint32_t most = 1; most <= std::min(lines, kMostRows); ++most) {
       const uint32_t rows = even_parts(lines, most);
       const double waves = std::ceil(strips * rows / (double(device.num_sms) * beside));
@@ -152,7 +165,7 @@ std::optional<Choice> make_direct_spread_choice(const GemmProblem& problem, cons
   if (cut.strips == 0) return std::nullopt;
   c.direct.strips = cut.strips;
   const uint32_t blocks = uint32_t(problem.n) / c.tile.n;
-  const uint64_t tiles = uint64_t(blocks) * cut.columns * cut.rows * uint64_t(problem.conv.images);
+  const uint64_t tiles = uint64_t(blocks) * cut.columns * cut.rows * uint64_t(planes_of(problem.conv));
   if (tiles > INT32_MAX) return std::nullopt;
   choice.blocks = choice.most_tiles = uint32_t(tiles);
   choice.tiles = double(tiles);
@@ -165,12 +178,13 @@ DirectShape direct_spread_shape(const Choice& choice) {
   DirectShape shape = direct_images(conv);
   shape.channels = uint32_t(choice.problem.n);
   const uint32_t blocks = shape.channels / c.tile.n, columns = columns_of(c, conv);
-  const auto rows = uint32_t(choice.blocks / (uint64_t(blocks) * columns * uint64_t(conv.images)));
+  const auto rows = uint32_t(choice.blocks / (uint64_t(blocks) * columns * uint64_t(planes_of(conv))));
   shape.cells[0] = ceil_div(cells_of(conv.kind, conv.axes[1]), rows);
   shape.cells[1] = ceil_div(cells_of(conv.kind, conv.axes[2]), columns);
   shape.blocks = FastDivmod(blocks);
   shape.columns = FastDivmod(columns);
   shape.rows = FastDivmod(rows);
+  set_depth(shape, conv);
   return shape;
 }
 

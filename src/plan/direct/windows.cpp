@@ -80,6 +80,7 @@ GemmConfig windows_config(const GemmProblem& p, const Spec& spec) {
   c.direct.method = DirectMethod::windows;
   c.direct.group = uint32_t(channels);
   c.direct.height.phase = 0;
+  c.direct.depth = direct_axis(p.conv.kind, p.conv.axes[0]);
   c.direct.width.phase = uint32_t(pad_of(p.conv.kind, p.conv.axes[2]) * channels & 1);
   c.direct.strips = strips_of(p.conv);
   if (p.conv.kind == Conv::wgrad) {
@@ -104,10 +105,11 @@ bool is_served(const GemmProblem& p, const DeviceInfo& device) {
   const bool back = conv.kind == Conv::wgrad;
   const int64_t channels = gathered_group(conv);
   if (conv.kind == Conv::none || p.batch != 1 || channels > (back ? kMostOfGradients : kMostChannels)) return false;
-  if (conv.kind == Conv::dgrad && (conv.axes[1].stride > 1 || conv.axes[2].stride > 1)) return false;
+  const auto is_strided = [](const ConvAxis& axis) { return axis.stride > 1; };
+  if (conv.kind == Conv::dgrad && std::ranges::any_of(conv.axes, is_strided)) return false;
   if (p.m == 0 || p.n == 0 || p.k == 0) return false;
-  if (conv.axes[0] != ConvAxis{} || (conv.axes[2].dilation > 1 && conv.axes[2].filter > 1)) return false;
-  if (!is_countable(conv.axes[1]) || !is_countable(conv.axes[2])) return false;
+  if ((back && conv.axes[0] != ConvAxis{}) || (conv.axes[2].dilation > 1 && conv.axes[2].filter > 1)) return false;
+  if (!std::ranges::all_of(conv.axes, is_countable)) return false;
   if (size_of(p.a.dtype) != 2 || p.b.dtype != p.a.dtype || !is_wide_float(p.d.dtype)) return false;
   // Lines of pixels without gaps are read by words; outputs' gradients by 16 bytes.
   const MatrixLayout& images = images_of(p);
@@ -128,7 +130,8 @@ bool is_served(const GemmProblem& p, const DeviceInfo& device) {
 int64_t tiles_of(const ConvLayout& conv) {
   const uint32_t strips = strips_of(conv);
   return ceil_div<int64_t>(pixels_made(conv.kind, conv.axes[2]), strips * kWindowStrip) *
-         ceil_div<int64_t>(pixels_made(conv.kind, conv.axes[1]), rows_of_tile(strips)) * conv.images;
+         ceil_div<int64_t>(pixels_made(conv.kind, conv.axes[1]), rows_of_tile(strips)) * conv.images *
+         (conv.kind == Conv::wgrad ? 1 : pixels_made(conv.kind, conv.axes[0]));
 }
 
 }  // namespace
@@ -173,6 +176,8 @@ DirectShape direct_windows_shape(const Choice& choice) {
   const ConvLayout& conv = choice.problem.conv;
   DirectShape shape = direct_images(conv);
   for (uint32_t i = 0; i < 2; ++i) shape.pad[i] = pad_of(conv.kind, conv.axes[1 + i]);
+  set_depth(shape, conv);
+  shape.pad_depth = pad_of(conv.kind, conv.axes[0]);
   shape.channels = uint32_t(filters_of(choice.problem));
   shape.blocks = FastDivmod(ceil_div(shape.channels, c.tile.n));
   shape.columns = FastDivmod(ceil_div(shape.made[1], c.direct.strips * kWindowStrip));
