@@ -126,13 +126,15 @@ TEST(DirectSpread, IsChosenForFirstLayersGradientsAndForLastLayers) {
 TEST(DirectSpread, SpillsNothing) {
   const ConvAxis stem{.size = 224, .filter = 7, .stride = 2, .pad_begin = 3, .pad_end = 3};
   const ConvAxis patches{.size = 224, .filter = 4, .stride = 4}, plain{.size = 64, .filter = 3, .pad_begin = 1};
+  const ConvAxis five{.size = 41, .filter = 5, .pad_begin = 2}, four{.size = 63, .filter = 4, .pad_begin = 2};
   std::set<std::string> sources;
   for (const GemmProblem& p :
        {few_channels(3, 64, stem, stem, Conv::dgrad), few_channels(3, 96, patches, patches, Conv::dgrad),
         few_channels(24, 320, plain, plain, Conv::dgrad), few_channels(128, 3, plain, plain),
-        few_channels(512, 8, plain, plain), few_channels(96, 3, plain, plain, Conv::fprop, plain)})
+        few_channels(512, 8, plain, plain), few_channels(96, 3, plain, plain, Conv::fprop, plain),
+        few_channels(72, 7, five, four)})
     sources.insert(gemm_source(make_choice(p, h100(), direct_specs(p, h100())[0])->config));
-  EXPECT_EQ(sources.size(), 6u);
+  EXPECT_EQ(sources.size(), 7u);
   for (const char* arch : {"sm_80", "sm_90a"}) expect_no_spills(sources, arch, 128);
 }
 

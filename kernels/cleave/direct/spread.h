@@ -35,7 +35,10 @@ class DirectSpread {
   static constexpr uint32_t kFilterBytes = spread_filter_bytes(C), kLine = spread_line(C);
   static constexpr uint32_t kRows = kSpreadRows / 8;  // of a thread
   static constexpr uint32_t kParts = spread_parts(C), kDepth = spread_depth(C), kTaps = kDown.taps * kAcross.taps;
-  static constexpr uint32_t kAhead = kDepth % 2 == 0 ? 2 : kDepth % 3 == 0 ? 3 : 1;  // of a row, on their way
+  static constexpr uint32_t kMostAhead = kBlocks < 5 ? 3 : 2;  // registers
+  static constexpr uint32_t kAhead = kDepth % 2 == 0            ? 2
+                                     : kDepth % kMostAhead == 0 ? kMostAhead
+                                                                : 1;  // of a row, on their way
   static_assert(size_of(kType) == 2 && C.warps.m * C.warps.n * 32 == kDirectThreads && C.direct.vector == C.tile.n);
   static_assert(kDeep.stride == 1 && (kKind == Conv::dgrad || (kDown.stride == 1 && kAcross.stride == 1)));
   static_assert(C.warps.m * kSpreadRows == C.tile.m && C.tile.m % kWidth == 0 && C.tile.k % 8 == 0);
