@@ -108,6 +108,25 @@ TEST(DirectWindows, DataGradientsAreConvolutionsByFiltersTurnedRound) {
   EXPECT_GT(served, 100);
 }
 
+TEST(DirectWindows, AThreadsColumnsAreNeighbours) {
+  const ConvAxis axis{.size = 64, .filter = 3, .pad_begin = 1, .pad_end = 1};
+  for (const int64_t filters : {16, 24, 48, 64, 96}) {
+    const GemmConfig c = direct_choice(few_channels(3, filters, axis, axis), DirectMethod::windows)->config;
+    EXPECT_TRUE(deals_windows(c));
+    for (uint32_t first = 0; first < c.tile.n; first += 32) {
+      const uint32_t blocks = std::min(c.tile.n - first, 32u) / 8;
+      for (uint32_t thread = 0; thread < 4; ++thread) {
+        for (uint32_t i = 0; i < blocks * 2; ++i)  // as mma.sync deals columns: two of each block
+          EXPECT_EQ(window_filter_row(c, first + thread * blocks * 2 + i), first + i / 2 * 8 + thread * 2 + i % 2);
+      }
+    }
+  }
+  GemmProblem with_c = few_channels(3, 64, axis, axis);
+  with_c.has_c = true;
+  EXPECT_FALSE(deals_windows(direct_choice(with_c, DirectMethod::windows)->config));
+  EXPECT_FALSE(deals_windows(direct_choice(few_channels(3, 60, axis, axis), DirectMethod::windows)->config));
+}
+
 TEST(DirectWindows, SpillsNothing) {
   const ConvAxis plain{.size = 64, .filter = 3, .pad_begin = 1, .pad_end = 1};
   std::set<std::string> sources;

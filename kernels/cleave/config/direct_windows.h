@@ -28,6 +28,19 @@ CLEAVE_HD constexpr uint32_t window_depth(const DirectConfig& d) {
   return round_up(d.depth.taps * d.height.taps * window_run(d), 16u);
 }
 
+/// Whether a thread's columns are neighbours that it stores at once. Of 32 columns (or the last 16) a thread has two of
+/// each 8: so filters lie in another order.
+CLEAVE_HD constexpr bool deals_windows(const GemmConfig& c) {
+  return c.store.run_bytes > 0 && !c.epilogue.has_c && !c.epilogue.function.given;
+}
+/// Where column `column` of a tile lies among its filters.
+CLEAVE_HD constexpr uint32_t window_filter_row(const GemmConfig& c, uint32_t column) {
+  if (!deals_windows(c)) return column;
+  const uint32_t first = column / 32 * 32, own = c.tile.n - first < 32 ? 4 : 8;  // a thread's neighbours
+  const uint32_t thread = (column - first) / own, at = (column - first) % own;
+  return first + at / 2 * 8 + thread * 2 + at % 2;
+}
+
 /// Bytes of lines that are copied at once: none is half in an image.
 CLEAVE_HD constexpr uint32_t window_piece(const DirectConfig& d) {
   return d.vector % 8 == 0 ? 16 : d.vector % 4 == 0 ? 8 : 4;

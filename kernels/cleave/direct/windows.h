@@ -14,6 +14,7 @@
 #include "cleave/config/threads.h"
 #include "cleave/direct/window_lines.h"
 #include "cleave/epilogue/store_direct.h"
+#include "cleave/epilogue/store_pixel.h"
 #include "cleave/epilogue/store_rows.h"
 #include "cleave/ptx/mma_sync.h"
 #include "cleave/ptx/shared.h"
@@ -86,7 +87,8 @@ class DirectWindows {
       CLEAVE_UNROLL
       for (uint32_t i = 0; i < kAtOnce; ++i) {
         const uint32_t at = first + i * kDirectThreads;
-        if (at < kCount) ptx::store_shared_16(filters_ + column(at) * kFilterBytes + place(at) * 2, values[i]);
+        if (at < kCount)
+          ptx::store_shared_16(filters_ + window_filter_row(C, column(at)) * kFilterBytes + place(at) * 2, values[i]);
       }
     }
   }
@@ -106,6 +108,10 @@ class DirectWindows {
     const uint32_t window = (strip * kWindowStrip + lane_ / 4) * kStep;
     multiply(stage + row * D.height.stride * kLineBytes + (window / 2 + lane_ % 4) * 4, window % 2 * 16, sums);
     const uint32_t first = pixel_number(at.image, line, 0u, p_.shape.made);
+    if constexpr (deals_windows(C)) {
+      store_dealt(first + column, p_.shape.made[1] - column, channel0, sums);
+      return;
+    }
     const Tile<C> tile{
         fragment_, first + column - warp * kWindowStrip, channel0, 0, first + p_.shape.made[1], nullptr, nullptr,
         false};
@@ -114,6 +120,28 @@ class DirectWindows {
       store_rows<C>(p_, tile, broadcast, sums);
     } else {
       store_direct<C>(p_, tile, broadcast, sums);
+    }
+  }
+
+  /// Pixels from `first` on, of which the line has `count` more; channels of blocks from `Block` on, as filters were
+  /// dealt.
+  template <uint32_t Block = 0>
+  CLEAVE_DEVICE void store_dealt(uint32_t first, uint32_t count, uint32_t channel0, const Sums<C>& sums) const {
+    if constexpr (Block < kColBlocks) {
+      constexpr uint32_t kVector = min_of(kColBlocks - Block, 4u) * 2;
+      const uint32_t channel = channel0 + Block * 8 + lane_ % 4 * kVector;
+      if (channel >= p_.shape.channels) return;
+      const PixelStore<C, kVector> store(p_, channel);
+      CLEAVE_UNROLL
+      for (uint32_t i = 0; i < kRowBlocks * 2; ++i) {
+        const uint32_t row = i * 8 + lane_ / 4;
+        float values[kVector];
+        CLEAVE_UNROLL
+        for (uint32_t v = 0; v < kVector; ++v)
+          values[v] = sums[(i / 2 * kColBlocks + Block + v / 2) * 4 + i % 2 * 2 + v % 2];
+        if (row < count) store(first + row, values);
+      }
+      store_dealt<Block + 4>(first, count, channel0, sums);
     }
   }
 

@@ -70,6 +70,8 @@ bool is_served(const GemmProblem& p, const DeviceInfo& device) {
   if (size_of(p.a.dtype) != 2 || p.b.dtype != p.a.dtype || !is_wide_float(p.d.dtype)) return false;
   const int64_t gathered = gathered_group(conv);
   if (gathered % 8 != 0 || gathered > UINT16_MAX || aligned_channels(p.a, p.a.stride_row) < 8) return false;
+  const int64_t across = forward ? conv.axes[2].size : outputs(conv.axes[2]);
+  if (p.a.stride_row > INT32_MAX / std::max<int64_t>(across, 1)) return false;  // a line's elements
   if (forward && (conv.axes[1].stride > 1 || conv.axes[2].stride > 1 || aligned_channels(p.b, p.b.stride_col) < 8))
     return false;
   if (is_gated(p) || reduces(p) || p.has_scale_d || p.has_amax || finds_scales(p)) return false;
