@@ -89,14 +89,15 @@ class TileShaper {
     return a_.major != Major::mn || s_.tile_m % (atom_ * s_.multicast_n) == 0;
   }
 
-  /// Products, filters of data gradients and outputs beside gathered pixels may have a part of the last strip, if they have all of another, and
-  /// uneven shares of the strips.
+  /// Products, filters of data gradients and outputs beside gathered pixels may have a part of the last strip, if they
+  /// have all of another, and uneven shares of the strips. Filters may be half a strip alone.
   bool strips_serve(uint32_t columns) const {
     const uint32_t strip = s_.half_lines && c_.conv.kind == Conv::wgrad ? atom_ / 2 : atom_;
     if (columns % (strip * s_.multicast_m) == 0) return true;
     const bool filters = c_.conv.kind == Conv::dgrad && !c_.conv.gather && !c_.conv.fuses_classes && !c_.conv.patches;
+    const bool half = filters && columns == atom_ / 2 && s_.multicast_m == 1;
     return (is_product(p_) || filters || c_.conv.turned) && has_tma(s_.family) && !gated(c_) && !has_weights(c_) &&
-           columns > atom_;
+           (columns > atom_ || half);
   }
 
   bool shape_portable() {
