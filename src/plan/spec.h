@@ -38,7 +38,8 @@ struct Spec {
 };
 
 /// "sm90 128x256 multicast 2x1 parallel 16 clusters 4", with "transposed", "pingpong", "side_by_side",
-/// "gather", "half_lines", "narrow", "product", "by_group", "apart", "halves", "columns 4x1" and "in_turn 4" where they apply.
+/// "gather", "half_lines", "narrow", "product", "by_group", "apart", "halves", "columns 4x1" and "in_turn 4" where they
+/// apply.
 std::string to_string(const Spec& spec);
 
 /// The inverse; nothing if `text` is not of that form.

@@ -31,7 +31,7 @@ GemmProblem square(Conv kind, int32_t taps, int32_t stride, int32_t size = 56, i
   return depthwise(kind, axis, axis, channels);
 }
 
-/// Of all cuts, those that are served.
+/// Those of all cuts that are served.
 std::vector<Choice> column_choices(const GemmProblem& p) {
   std::vector<Choice> found;
   for (const uint32_t vector : {8, 4, 2, 1}) {
