@@ -10,11 +10,13 @@
 #include "cleave/names.h"
 #include "conv_choice.h"
 #include "conv_geometry.h"
+#include "direct_slices.h"
 #include "expect_no_spills.h"
 #include "jit/source.h"
 #include "plan/catalogue/candidates.h"
 #include "plan/direct/choice.h"
 #include "plan/direct/columns.h"
+#include "plan/direct/columns_wgrad.h"
 
 namespace cleave {
 namespace {
@@ -122,18 +124,47 @@ TEST(DirectColumns, AStepMeetsEachLineOfACellOnce) {
   }
 }
 
-TEST(DirectColumns, SpillsNothing) {
-  std::set<std::string> sources;
-  for (const Conv kind : {Conv::fprop, Conv::dgrad}) {
+TEST(DirectColumns, SlicesOfGradientsHaveEachCellOnce) {
+  for (const int64_t group : {1, 2, 4}) {
     for (const int32_t taps : {3, 5, 7}) {
       for (const int32_t stride : {1, 2}) {
-        const auto spec = direct_columns_spec(square(kind, taps, stride), h100());
-        ASSERT_TRUE(spec);
-        sources.insert(gemm_source(make_choice(square(kind, taps, stride), h100(), *spec)->config));
+        for (const int64_t slices : {0, 1, 2, 9}) {
+          const ConvAxis axis{.size = 19, .filter = taps, .stride = stride, .pad_begin = 1, .pad_end = 1};
+          GemmProblem p = depthwise(Conv::wgrad, axis, axis, 160, group);
+          p.split_k_slices = slices;
+          const auto spec = direct_columns_wgrad_spec(p, h100());
+          if (group * group * taps * taps > 88) {
+            EXPECT_FALSE(spec);
+            continue;
+          }
+          ASSERT_TRUE(spec) << group << " " << taps;
+          const auto choice = make_choice(p, h100(), *spec);
+          ASSERT_TRUE(choice);
+          expect_slices(*choice, 0);
+          const DirectShape shape = direct_shape(*choice);
+          EXPECT_EQ(choice->blocks, shape.blocks.divisor * choice->spec.slices);
+          EXPECT_GE(choice->spec.slices * shape.steps, shape.tiles);
+          EXPECT_LT((choice->spec.slices - 1) * shape.steps, shape.tiles);
+          EXPECT_GE(shape.blocks.divisor * choice->config.tile.n, 160u);
+        }
       }
     }
   }
-  EXPECT_GE(sources.size(), 10u);
+}
+
+TEST(DirectColumns, SpillsNothing) {
+  std::set<std::string> sources;
+  for (const Conv kind : {Conv::fprop, Conv::dgrad, Conv::wgrad}) {
+    for (const int32_t taps : {3, 5, 7}) {
+      for (const int32_t stride : {1, 2}) {
+        const GemmProblem p = square(kind, taps, stride);
+        const auto spec = kind == Conv::wgrad ? direct_columns_wgrad_spec(p, h100()) : direct_columns_spec(p, h100());
+        ASSERT_TRUE(spec);
+        sources.insert(gemm_source(make_choice(p, h100(), *spec)->config));
+      }
+    }
+  }
+  EXPECT_GE(sources.size(), 15u);
   for (const char* arch : {"sm_80", "sm_90a"}) expect_no_spills(sources, arch, 128);
 }
 
@@ -146,7 +177,11 @@ TEST(DirectColumns, CutsOfATunedFileMayBeAnything) {
         "direct 4x32 columns 4x3", "direct 4x32 columns 4x1 parallel 2", "sm90 128x64 columns 4x1"})
     EXPECT_FALSE(serves(p, cut)) << cut;
   EXPECT_FALSE(serves(square(Conv::dgrad, 3, 2), "direct 3x32 columns 2x1")) << "half a cell along the line";
-  EXPECT_FALSE(serves(square(Conv::wgrad, 3, 1), "direct 4x32 columns 4x1"));
+  const GemmProblem back = square(Conv::wgrad, 3, 1);
+  EXPECT_TRUE(serves(back, "direct 4x32 columns 2x1 parallel 2"));
+  for (const char* cut : {"direct 4x32 columns 2x2", "direct 4x32 columns 2x1 serial 2", "direct 9x32 columns 1x1",
+                          "direct 4x32 columns 2x1 parallel 100000", "direct 4x4096 columns 2x1"})
+    EXPECT_FALSE(serves(back, cut)) << cut;
 }
 
 }  // namespace

@@ -25,6 +25,7 @@ LAYERS = {
     "more padding than filter": depthwise(2, 16, Axis(5, 2, 2, 3, 4), Axis(36, 3, 1, 4, 4)),
     "one line": depthwise(3, 16, Axis(1, 3, 1, 1, 1), Axis(64, 3, 1, 1, 1)),
     "odd channels": depthwise(2, 35, Axis(12, 3, 1, 1, 1), Axis(33, 3, 1, 1, 1)),
+    "groups of 2": depthwise(2, 32, Axis(11, 3, 2, 1, 1), Axis(40, 3, 1, 1, 1), group=2),
     "groups of 4": depthwise(2, 48, Axis(11, 3, 1, 1, 1), Axis(40, 3, 2, 1, 1), group=4),
 }
 CUTS = [
@@ -38,6 +39,11 @@ CUTS = [
     "direct 6x8 columns 1x1",
     "direct 3x5 columns 1x2",
 ]
+CUTS_OF_GRADIENTS = [
+    f"direct {strip}x{channels} columns {vector}x1{split}"
+    for strip, channels, vector in ((8, 32, 2), (4, 48, 2), (3, 32, 4), (4, 24, 1), (2, 5, 1))
+    for split in ("", " parallel 3")
+]
 FINISHED = ["3x3", "5x5, stride 2", "7x7", "groups of 4"]
 
 
@@ -47,6 +53,19 @@ def test_cuts_of_columns(name: str, kind: str) -> None:
     case = Case(kind, LAYERS[name], options={"kernel": "direct"})
     served = 0
     for cut in CUTS:
+        try:
+            case.check_kernel(cut)
+            served += 1
+        except ValueError:
+            continue
+    assert served > 1
+
+
+@pytest.mark.parametrize("name", [name for name in LAYERS if name != "groups of 4"])  # more sums than registers
+def test_cuts_of_gradients(name: str) -> None:
+    case = Case("wgrad", LAYERS[name], options={"kernel": "direct"})
+    served = 0
+    for cut in CUTS_OF_GRADIENTS:
         try:
             case.check_kernel(cut)
             served += 1

@@ -8,6 +8,7 @@
 #include "cleave/config/smem_plan.h"
 #include "cleave/conv.h"
 #include "cleave/epilogue.h"
+#include "plan/direct/column_cuts.h"
 #include "plan/direct/kernels.h"
 #include "plan/function_config.h"
 #include "problem/problem.h"
@@ -15,9 +16,7 @@
 namespace cleave {
 namespace {
 
-constexpr uint32_t kMostStrip = 8, kMostVector = 8;
-constexpr uint32_t kMostReach = 32;  // gathered pixels of a line: bits of a word
-constexpr uint32_t kMostLines = 2;   // on their way
+constexpr uint32_t kMostLines = 2;  // on their way
 
 // Predictions, not yet measured.
 constexpr double kLaunchUs = 3, kBeginUs = 1.5;
@@ -34,15 +33,11 @@ GemmConfig columns_config(const GemmProblem& p, const Spec& spec) {
   return c;
 }
 
-uint32_t channels_of(const GemmProblem& p) {
-  return uint32_t(p.batch * p.conv.channels);
-}
-
 /// Whether threads, and their registers, suffice. A tuned file's spec may be anything.
 bool is_cut(const GemmProblem& p, const Spec& spec) {
-  const uint32_t vector = spec.columns, widest = narrow_vector(p, kMostVector);
+  const uint32_t vector = spec.columns, widest = narrow_vector(p, kMostColumnVector);
   if (vector == 0 || vector > widest || widest % vector != 0 || vector % uint32_t(p.conv.channels) != 0) return false;
-  if (spec.tile_m == 0 || spec.tile_m > kMostStrip || spec.lines == 0 || spec.lines > kMostLines) return false;
+  if (spec.tile_m == 0 || spec.tile_m > kMostColumnStrip || spec.lines == 0 || spec.lines > kMostLines) return false;
   if (spec.tile_n == 0 || spec.tile_n % vector != 0 || spec.tile_n > kDirectThreads * vector) return false;
   const Spec own{.family = KernelFamily::direct,
                  .tile_m = spec.tile_m,
@@ -52,47 +47,9 @@ bool is_cut(const GemmProblem& p, const Spec& spec) {
   if (spec != own) return false;
   const GemmConfig c = columns_config(p, spec);
   if (p.conv.kind == Conv::dgrad && spec.tile_m % c.direct.width.stride != 0) return false;
-  const GatheredSpan down = shift_span(p.conv.kind, c.direct.height);
-  const GatheredSpan across = gathered_span(p.conv.kind, c.direct.width, spec.tile_m);
-  if (down.first > down.last || across.first > across.last) return false;  // no tap lands
-  if (down.size() > kMostReach || across.size() > kMostReach) return false;
-  return column_registers(c) <= kColumnRegisters;
+  return has_columns(c);
 }
 
-/// Channels of a CTA, of which its threads leave least idle; the most of those up to a warp's.
-uint32_t channels_of_cta(const GemmProblem& p, uint32_t vector) {
-  const uint32_t channels = channels_of(p), sector = std::max(32 / size_of(p.a.dtype), vector);
-  uint32_t best = 0;
-  double most = 0;
-  for (uint32_t blocks = 1; blocks <= channels; ++blocks) {
-    const uint32_t n = round_up(ceil_div(channels, blocks), channels > sector ? sector : vector);
-    if (n / vector > kDirectThreads) continue;
-    if (best > 0 && n / vector < 8) break;
-    const uint32_t lanes = n / vector, threads = kDirectThreads / lanes * lanes;
-    const double beside = std::max(1.0, lanes / 32.0);                  // strips that share little
-    const double line = std::min(1.0, n * size_of(p.a.dtype) / 128.0);  // of memory
-    const double busy =
-        double(channels) / (blocks * n) * threads / kDirectThreads * (1.03 - 0.03 * beside) * (0.8 + 0.2 * line);
-    if (busy > most * 1.005) best = n, most = busy;
-  }
-  return best;
-}
-
-uint32_t strips_of(const ConvLayout& conv, uint32_t strip) {
-  return ceil_div(pixels_made(conv.kind, conv.axes[2]), strip);
-}
-uint32_t cells_of_column(const GemmConfig& c, const ConvLayout& conv) {
-  return ceil_div(pixels_made(conv.kind, conv.axes[1]), shift_cell(conv.kind, c.direct.height));
-}
-
-/// Multiply-adds of a cell, and reads of filters from shared memory.
-double multiply_adds(const GemmConfig& c) {
-  const Conv kind = c.conv.kind;
-  uint32_t down = 0, across = 0;
-  for (uint32_t i = 0; i < shift_cell(kind, c.direct.height); ++i) down += taps_met(kind, c.direct.height, i);
-  for (uint32_t j = 0; j < c.tile.m; ++j) across += taps_met(kind, c.direct.width, j);
-  return double(down) * across * c.direct.vector * c.direct.group;
-}
 double filter_reads(const GemmConfig& c) {
   if (holds_filters(c)) return 0;
   uint32_t down = 0;
@@ -109,7 +66,7 @@ double instructions(const GemmConfig& c) {
   const double made = double(shift_cell(kind, c.direct.height)) * c.tile.m;
   const double conversions = size_of(c.operands.a) == 2 ? c.direct.vector : 0;
   const double packs = size_of(c.epilogue.d) == 2 ? c.direct.vector / 2.0 : 0;
-  return multiply_adds(c) + filter_reads(c) + pixels * (conversions + kLoadInstructions) +
+  return column_multiply_adds(c) + filter_reads(c) + pixels * (conversions + kLoadInstructions) +
          made * (packs + kStoreInstructions) + lines * kLineInstructions;
 }
 
@@ -119,9 +76,9 @@ std::optional<Spec> direct_columns_spec(const GemmProblem& p, const DeviceInfo& 
   if (!serves_narrow_groups(p)) return std::nullopt;
   std::optional<Spec> best;
   double least = std::numeric_limits<double>::infinity();
-  for (uint32_t vector = kMostVector; vector > 0; vector /= 2) {
-    const uint32_t n = channels_of_cta(p, vector);
-    for (uint32_t strip = 1; strip <= kMostStrip; ++strip) {
+  for (uint32_t vector = kMostColumnVector; vector > 0; vector /= 2) {
+    const uint32_t n = column_channels(p, vector);
+    for (uint32_t strip = 1; strip <= kMostColumnStrip; ++strip) {
       const Spec spec{.family = KernelFamily::direct, .tile_m = strip, .tile_n = n, .columns = vector};
       const auto choice = make_direct_columns_choice(p, device, spec);
       if (!choice) continue;
@@ -135,9 +92,7 @@ std::optional<Spec> direct_columns_spec(const GemmProblem& p, const DeviceInfo& 
 std::optional<Choice> make_direct_columns_choice(const GemmProblem& problem, const DeviceInfo& device,
                                                  const Spec& spec) {
   if (!serves_narrow_groups(problem) || !is_cut(problem, spec)) return std::nullopt;
-  constexpr int64_t kMostStride = INT32_MAX / 8;  // bytes, of 32 bits
-  if (problem.a.stride_row > kMostStride || problem.d.stride_row > kMostStride) return std::nullopt;
-  const ConvLayout& conv = problem.conv;
+  if (problem.a.stride_row > kMostColumnStride || problem.d.stride_row > kMostColumnStride) return std::nullopt;
   Choice choice{.spec = spec, .problem = problem};
   GemmProblem& p = choice.problem;
   p.n *= p.batch;
@@ -145,8 +100,7 @@ std::optional<Choice> make_direct_columns_choice(const GemmProblem& problem, con
   GemmConfig& c = choice.config = columns_config(problem, spec);
   c.epilogue.function = function_config(p, false);
   if (smem_plan(c).bytes > uint32_t(device.shared_memory_per_block)) return std::nullopt;
-  const int64_t columns = ceil_div<int64_t>(conv.images * strips_of(conv, c.tile.m), column_places(c));
-  const int64_t cells = columns * cells_of_column(c, conv);
+  const int64_t cells = column_cells(c, problem.conv);
   if (cells > INT32_MAX || p.m > INT32_MAX) return std::nullopt;
   const uint32_t blocks = ceil_div(uint32_t(p.n), c.tile.n);
   deal_tiles(choice, cells * blocks, blocks, uint32_t(device.num_sms) * ctas_of_sm(c));
@@ -157,28 +111,14 @@ std::optional<Choice> make_direct_columns_choice(const GemmProblem& problem, con
 }
 
 DirectShape direct_columns_shape(const Choice& choice) {
-  const GemmConfig& c = choice.config;
-  const ConvLayout& conv = choice.problem.conv;
-  DirectShape shape = direct_images(conv);
-  shape.channels = uint32_t(choice.problem.n);
-  shape.images = uint32_t(conv.images);
-  const uint32_t blocks = ceil_div(shape.channels, c.tile.n), strips = strips_of(conv, c.tile.m);
-  const uint32_t cells = cells_of_column(c, conv);
-  shape.tiles = ceil_div(shape.images * strips, column_places(c)) * cells;
-  shape.steps = ceil_div(shape.tiles, choice.blocks / blocks);
-  shape.blocks = FastDivmod(blocks);
-  shape.columns = FastDivmod(strips);
-  shape.rows = FastDivmod(cells);
-  return shape;
+  return column_shape(choice, uint32_t(choice.problem.n));
 }
 
 double predict_direct_columns_us(const Choice& choice, const DeviceInfo& device) {
   const GemmConfig& c = choice.config;
   const GemmProblem& p = choice.problem;
   const DirectShape shape = direct_columns_shape(choice);
-  const double again = 1 + double(shape.steps - 1) / shape.rows.divisor;  // columns of a CTA, each begun anew
-  const double cells = shape.steps + again * (column_steps(c) - 1);
-  const double lines = cells * shift_step(c.conv.kind, c.direct.height);
+  const double lines = column_lines(c, shape), cells = lines / shift_step(c.conv.kind, c.direct.height);
   const double of_sm = std::ceil(double(choice.blocks) / device.num_sms);
   const double clocks = cells * of_sm * kDirectThreads / 32 * instructions(c) / 4 / kIssueShare;
   const double multiply = clocks / (device.clock_ghz * 1e3);
