@@ -28,7 +28,7 @@ std::string to_string(const Spec& s) {
   for (const Flag& flag : kFlags) {
     if (s.*flag.member) text += fmt::format(" {}", flag.word);
   }
-  if (s.columns > 0) text += fmt::format(" columns {}x{}", s.columns, s.lines);
+  if (s.columns > 0) text += fmt::format(" columns {}", s.columns);
   if (s.multicast_m * s.multicast_n > 1) text += fmt::format(" multicast {}x{}", s.multicast_m, s.multicast_n);
   if (s.split != SplitKMode::none) text += fmt::format(" {} {}", to_string(s.split), s.slices);
   const bool split = s.split != SplitKMode::none;
@@ -55,7 +55,7 @@ std::optional<Spec> parse_spec(std::string_view text) {
       if (const auto flag = std::ranges::find_if(kFlags, is_it); flag != std::end(kFlags)) {
         spec.*flag->member = true;
       } else if (word == "columns") {
-        if (!pair(spec.columns, spec.lines)) return std::nullopt;
+        if (!(words >> spec.columns)) return std::nullopt;
       } else if (word == "multicast") {
         if (!pair(spec.multicast_m, spec.multicast_n)) return std::nullopt;
       } else if (word == "in_turn") {

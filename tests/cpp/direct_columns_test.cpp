@@ -38,11 +38,8 @@ std::vector<Choice> column_choices(const GemmProblem& p) {
   std::vector<Choice> found;
   for (const uint32_t vector : {8, 4, 2, 1}) {
     for (uint32_t strip = 1; strip <= 8; ++strip) {
-      for (const uint32_t lines : {1, 2}) {
-        const Spec spec{
-            .family = KernelFamily::direct, .tile_m = strip, .tile_n = 6 * vector, .columns = vector, .lines = lines};
-        if (const auto choice = make_choice(p, h100(), spec)) found.push_back(*choice);
-      }
+      const Spec spec{.family = KernelFamily::direct, .tile_m = strip, .tile_n = 6 * vector, .columns = vector};
+      if (const auto choice = make_choice(p, h100(), spec)) found.push_back(*choice);
     }
   }
   return found;
@@ -170,17 +167,16 @@ TEST(DirectColumns, SpillsNothing) {
 
 TEST(DirectColumns, CutsOfATunedFileMayBeAnything) {
   const GemmProblem p = square(Conv::fprop, 3, 1);
-  EXPECT_TRUE(serves(p, "direct 4x32 columns 4x1"));
-  for (const char* cut :
-       {"direct 0x32 columns 4x1", "direct 9x32 columns 2x1", "direct 4x0 columns 4x1", "direct 4x30 columns 4x1",
-        "direct 4x4096 columns 4x1", "direct 4x32 columns 3x1", "direct 4x32 columns 16x1", "direct 4x32 columns 4x0",
-        "direct 4x32 columns 4x3", "direct 4x32 columns 4x1 parallel 2", "sm90 128x64 columns 4x1"})
+  EXPECT_TRUE(serves(p, "direct 4x32 columns 4"));
+  for (const char* cut : {"direct 0x32 columns 4", "direct 9x32 columns 2", "direct 4x0 columns 4",
+                          "direct 4x30 columns 4", "direct 4x4096 columns 4", "direct 4x32 columns 3",
+                          "direct 4x32 columns 16", "direct 4x32 columns 4 parallel 2", "sm90 128x64 columns 4"})
     EXPECT_FALSE(serves(p, cut)) << cut;
-  EXPECT_FALSE(serves(square(Conv::dgrad, 3, 2), "direct 3x32 columns 2x1")) << "half a cell along the line";
+  EXPECT_FALSE(serves(square(Conv::dgrad, 3, 2), "direct 3x32 columns 2")) << "half a cell along the line";
   const GemmProblem back = square(Conv::wgrad, 3, 1);
-  EXPECT_TRUE(serves(back, "direct 4x32 columns 2x1 parallel 2"));
-  for (const char* cut : {"direct 4x32 columns 2x2", "direct 4x32 columns 2x1 serial 2", "direct 9x32 columns 1x1",
-                          "direct 4x32 columns 2x1 parallel 100000", "direct 4x4096 columns 2x1"})
+  EXPECT_TRUE(serves(back, "direct 4x32 columns 2 parallel 2"));
+  for (const char* cut : {"direct 4x32 columns 2 serial 2", "direct 9x32 columns 1",
+                          "direct 4x32 columns 2 parallel 100000", "direct 4x4096 columns 2"})
     EXPECT_FALSE(serves(back, cut)) << cut;
 }
 

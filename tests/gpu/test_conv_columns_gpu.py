@@ -29,18 +29,18 @@ LAYERS = {
     "groups of 4": depthwise(2, 48, Axis(11, 3, 1, 1, 1), Axis(40, 3, 2, 1, 1), group=4),
 }
 CUTS = [
-    "direct 1x64 columns 8x1",
-    "direct 2x32 columns 4x1",
-    "direct 3x32 columns 4x2",
-    "direct 4x32 columns 4x1",
-    "direct 6x48 columns 2x1",
-    "direct 4x48 columns 2x2",
-    "direct 8x16 columns 2x1",
-    "direct 6x8 columns 1x1",
-    "direct 3x5 columns 1x2",
+    "direct 1x64 columns 8",
+    "direct 2x32 columns 4",
+    "direct 3x32 columns 4",
+    "direct 4x32 columns 4",
+    "direct 6x48 columns 2",
+    "direct 4x48 columns 2",
+    "direct 8x16 columns 2",
+    "direct 6x8 columns 1",
+    "direct 3x5 columns 1",
 ]
 CUTS_OF_GRADIENTS = [
-    f"direct {strip}x{channels} columns {vector}x1{split}"
+    f"direct {strip}x{channels} columns {vector}{split}"
     for strip, channels, vector in ((8, 32, 2), (4, 48, 2), (3, 32, 4), (4, 24, 1), (2, 5, 1))
     for split in ("", " parallel 3")
 ]

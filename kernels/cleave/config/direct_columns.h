@@ -15,14 +15,14 @@ CLEAVE_HD constexpr uint32_t column_steps(const GemmConfig& c) {
   return ceil_div(shift_span(c.conv.kind, c.direct.height).size(), shift_step(c.conv.kind, c.direct.height));
 }
 
-/// Registers of a thread: sums; gathered pixels on their way, of `tile.stages` lines; filters. wgrad: outputs' gradients
+/// Registers of a thread: sums; a line's gathered pixels on their way; filters. wgrad: outputs' gradients
 /// where others have sums, and sums where they have filters.
 CLEAVE_HD constexpr uint32_t column_sums(const GemmConfig& c) {
   return column_steps(c) * shift_cell(c.conv.kind, c.direct.height) * c.tile.m * c.direct.vector;
 }
 CLEAVE_HD constexpr uint32_t column_words(const GemmConfig& c) {
   const uint32_t words = max_of(c.direct.vector * size_of(c.operands.a) / 4, 1u);
-  return gathered_span(c.conv.kind, c.direct.width, c.tile.m).size() * words * c.tile.stages;
+  return gathered_span(c.conv.kind, c.direct.width, c.tile.m).size() * words;
 }
 CLEAVE_HD constexpr uint32_t column_filters(const GemmConfig& c) {
   return c.direct.height.taps * c.direct.width.taps * c.direct.group * c.direct.vector;

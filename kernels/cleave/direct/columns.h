@@ -4,8 +4,8 @@
 // Roles      a thread has `direct.vector` channels of a strip of `tile.m` neighbours of a line, and goes down from cell
 //            to cell (config/direct_columns.h); neighbouring threads have neighbouring channels, then the next strips,
 //            also of the next image. CTAs have even shares of all columns' cells, and keep to their channels
-// Operands   pixels straight from global memory; as soon as one is multiplied, the next line's, or the one's after it,
-//            is on its way to its register. Filters in registers, as far as there are enough, or in shared memory
+// Operands   pixels straight from global memory; as soon as one is multiplied, the next line's is on its way to its
+//            register. Filters in registers, as far as there are enough, or in shared memory
 // Sums       float32, in registers, line by line and along a line
 #pragma once
 
@@ -31,7 +31,6 @@ class DirectColumns {
   static constexpr uint32_t kPixels = kSpan.size();
   static constexpr uint32_t kCell = shift_cell(kKind, kDown), kLines = shift_step(kKind, kDown);  // made, gathered
   static constexpr uint32_t kSteps = column_steps(C);
-  static constexpr uint32_t kAhead = C.tile.stages;
   static constexpr bool kHolds = holds_filters(C);
   static constexpr uint32_t kTaps = kDown.taps * kAcross.taps;
   static_assert(C.tile.n % kVector == 0 && kVector % kGroup == 0 && kPlaces > 0 && kPixels <= 32);
@@ -81,54 +80,60 @@ class DirectColumns {
     columns_ = 0;
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < kPixels; ++i) columns_ |= uint32_t(is_inside(x0 + int32_t(i), p_.shape.gathered[1])) << i;
-    // The line that is multiplied next, and where the one that is loaded next begins.
+    // The line that is multiplied next, and where the one after it begins.
     int32_t y = first_gathered(kKind, kDown, cell * kCell, p_.shape.pad[0]) + kReach.first;
     const auto apart = uint32_t(p_.a.stride * size_of(kType));
     const int64_t line_bytes = int64_t(p_.shape.gathered[1]) * apart;
     const char* from = static_cast<const char*>(p_.a.data) + channel_ * size_of(kType) +
                        pixel_number(int64_t(image), y, x0, p_.shape.gathered) * int64_t(apart);
-    Line raw[kAhead];
-    CLEAVE_UNROLL
-    for (uint32_t n = 0; n < kAhead; ++n, from += line_bytes) {
-      const uint32_t there = columns_of(y + int32_t(n));
-      CLEAVE_UNROLL
-      for (uint32_t i = 0; i < kPixels; ++i) {
-        raw[n][i] = {};
-        ptx::load_global_over<kBytes>(raw[n][i].words, from + uint64_t(i) * apart, there & 1u << i);
-      }
-    }
+    Line raw = {};
+    load(from, apart, columns_of(y), raw);
     const uint32_t made = min_of(kStrip, p_.shape.made[1] - column);
-    uint32_t line = cell * kCell;  // that is made
-    uint32_t pixel = pixel_number(image, line, column, p_.shape.made);
+    const int64_t cell_bytes = int64_t(kCell * p_.shape.made[1]) * (p_.epilogue.d_stride * size_of(C.epilogue.d));
+    uint32_t line = cell * kCell, pixel = pixel_number(image, line, column, p_.shape.made);
+    char* to = store.place(pixel);
     CellSums sums[kSteps] = {};
-    constexpr uint32_t kUnrolled = kLines % kAhead == 0 ? 1 : kAhead;
-    for (int32_t left = int32_t(cells) - 1, begin = kSteps - 1;;) {
-      CLEAVE_UNROLL
-      for (uint32_t u = 0; u < kUnrolled; ++u) {
-        CellSums all[kSteps];
-        CLEAVE_UNROLL
-        for (uint32_t k = 0; k < kSteps; ++k) {
-          CLEAVE_UNROLL
-          for (uint32_t n = 0; n < kCell * kStrip * kVector; ++n)
-            at(all[k], n) = k + 1 < kSteps ? at(sums[k + 1 < kSteps ? k + 1 : 0], n) : 0.0f;
+    int32_t done = 1 - int32_t(kSteps);  // cells
+    const int32_t lines = max_of(int32_t(p_.shape.gathered[0]) - y, 0), all = int32_t(cells);
+    // Those that are done when the image ends. The others meet nothing any more.
+    int32_t stop = min_of(done + int32_t(ceil_div(uint32_t(lines), kLines)), all);
+    for (;;) {
+      CLEAVE_NO_UNROLL
+      while (done < stop) {
+        add_step(y, from, line_bytes, apart, raw, sums);
+        if (done >= 0) {
+          store_cell(line, pixel, to, made, sums[0], store);
+          line += kCell;
+          pixel += kCell * p_.shape.made[1];
+          to += cell_bytes;
         }
-        CLEAVE_UNROLL
-        for (uint32_t q = 0; q < kLines; ++q, ++y, from += line_bytes)
-          if (y < int32_t(p_.shape.gathered[0])) add_line(q, y, from, apart, raw[(u * kLines + q) % kAhead], all);
-        CLEAVE_UNROLL
-        for (uint32_t k = 0; k < kSteps; ++k) {
-          CLEAVE_UNROLL
-          for (uint32_t n = 0; n < kCell * kStrip * kVector; ++n) at(sums[k], n) = at(all[k], n);
-        }
-        if (begin > 0) {
-          --begin;
-          continue;
-        }
-        store_cell(line, pixel, made, sums[0], store);
-        line += kCell;
-        pixel += kCell * p_.shape.made[1];
-        if (--left < 0) return;
+        ++done;
       }
+      if (stop == all) return;
+      CLEAVE_UNROLL
+      for (uint32_t i = 0; i < kPixels; ++i) raw[i] = {};
+      stop = all;
+    }
+  }
+
+  /// Adds a step's lines to all cells, of which the first was done before and another begins.
+  CLEAVE_DEVICE void add_step(int32_t& y, const char*& from, int64_t line_bytes, uint32_t apart, Line& raw,
+                              CellSums (&sums)[kSteps]) const {
+    CLEAVE_UNROLL
+    for (uint32_t k = 0; k < kSteps; ++k) {
+      CLEAVE_UNROLL
+      for (uint32_t n = 0; n < kCell * kStrip * kVector; ++n)
+        at(sums[k], n) = k + 1 < kSteps ? at(sums[min_of(k + 1, kSteps - 1)], n) : 0.0f;
+    }
+    CLEAVE_UNROLL
+    for (uint32_t q = 0; q < kLines; ++q) {
+      if (q > 0 && y >= int32_t(p_.shape.gathered[0])) {
+        CLEAVE_UNROLL
+        for (uint32_t i = 0; i < kPixels; ++i) raw[i] = {};
+      }
+      from += line_bytes;
+      ++y;
+      add_line(q, from, apart, columns_of(y), raw, sums);
     }
   }
 
@@ -142,10 +147,16 @@ class DirectColumns {
   /// Which pixels of line `y` there are.
   CLEAVE_DEVICE uint32_t columns_of(int32_t y) const { return is_inside(y, p_.shape.gathered[0]) ? columns_ : 0; }
 
-  /// Adds line `q` of a step to all cells, and has `from`'s pixels loaded in its place.
-  CLEAVE_DEVICE void add_line(uint32_t q, int32_t y, const char* from, uint32_t apart, Line& raw,
+  /// Those of a line's pixels that are in `there`; others' registers keep what they had.
+  CLEAVE_DEVICE static void load(const char* from, uint32_t apart, uint32_t there, Line& raw) {
+    CLEAVE_UNROLL
+    for (uint32_t i = 0; i < kPixels; ++i)
+      ptx::load_global_over<kBytes>(raw[i].words, from + uint64_t(i) * apart, there & 1u << i);
+  }
+
+  /// Adds line `q` of a step to all cells, and has the pixels `there` of the next one loaded in its place.
+  CLEAVE_DEVICE void add_line(uint32_t q, const char* from, uint32_t apart, uint32_t there, Line& raw,
                               CellSums (&sums)[kSteps]) const {
-    const uint32_t there = columns_of(y + int32_t(kAhead));
     float pixels[kPixels][kVector];
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < kPixels; ++i) {
@@ -216,17 +227,16 @@ class DirectColumns {
     for (uint32_t v = 0; v < kVector; ++v) sum[v] += pixel[v / kGroup * kGroup + other] * filter[v];
   }
 
-  CLEAVE_DEVICE void store_cell(uint32_t line, uint32_t pixel, uint32_t made, const CellSums& sums,
+  CLEAVE_DEVICE void store_cell(uint32_t line, uint32_t pixel, char* to, uint32_t made, const CellSums& sums,
                                 const PixelStore<C>& store) const {
     const auto apart = uint32_t(p_.epilogue.d_stride * size_of(C.epilogue.d));
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < kCell; ++i) {
       if (i > 0 && line + i >= p_.shape.made[0]) return;
-      const uint32_t first = pixel + i * p_.shape.made[1];
-      char* const to = store.place(first);
+      const uint32_t before = i * p_.shape.made[1];
       CLEAVE_UNROLL
       for (uint32_t j = 0; j < kStrip; ++j)
-        if (j < made) store(first + j, sums[i][j], to + uint64_t(j) * apart);
+        if (j < made) store(pixel + before + j, sums[i][j], to + uint64_t(before + j) * apart);
     }
   }
 

@@ -16,8 +16,6 @@
 namespace cleave {
 namespace {
 
-constexpr uint32_t kMostLines = 2;  // on their way
-
 // Predictions, not yet measured.
 constexpr double kLaunchUs = 3, kBeginUs = 1.5;
 constexpr double kLineUs = 0.7;  // until a line's pixels are there
@@ -28,7 +26,6 @@ constexpr double kLoadInstructions = 3.5, kStoreInstructions = 4, kLineInstructi
 GemmConfig columns_config(const GemmProblem& p, const Spec& spec) {
   GemmConfig c = direct_config(p, spec, spec.columns);
   c.direct.method = DirectMethod::columns;
-  c.tile.stages = spec.lines;
   c.operands.b_major = p.conv.kind == Conv::fprop ? Major::k : Major::mn;
   return c;
 }
@@ -37,13 +34,9 @@ GemmConfig columns_config(const GemmProblem& p, const Spec& spec) {
 bool is_cut(const GemmProblem& p, const Spec& spec) {
   const uint32_t vector = spec.columns, widest = narrow_vector(p, kMostColumnVector);
   if (vector == 0 || vector > widest || widest % vector != 0 || vector % uint32_t(p.conv.channels) != 0) return false;
-  if (spec.tile_m == 0 || spec.tile_m > kMostColumnStrip || spec.lines == 0 || spec.lines > kMostLines) return false;
+  if (spec.tile_m == 0 || spec.tile_m > kMostColumnStrip) return false;
   if (spec.tile_n == 0 || spec.tile_n % vector != 0 || spec.tile_n > kDirectThreads * vector) return false;
-  const Spec own{.family = KernelFamily::direct,
-                 .tile_m = spec.tile_m,
-                 .tile_n = spec.tile_n,
-                 .columns = spec.columns,
-                 .lines = spec.lines};
+  const Spec own{.family = KernelFamily::direct, .tile_m = spec.tile_m, .tile_n = spec.tile_n, .columns = spec.columns};
   if (spec != own) return false;
   const GemmConfig c = columns_config(p, spec);
   if (p.conv.kind == Conv::dgrad && spec.tile_m % c.direct.width.stride != 0) return false;
@@ -122,7 +115,7 @@ double predict_direct_columns_us(const Choice& choice, const DeviceInfo& device)
   const double of_sm = std::ceil(double(choice.blocks) / device.num_sms);
   const double clocks = cells * of_sm * kDirectThreads / 32 * instructions(c) / 4 / kIssueShare;
   const double multiply = clocks / (device.clock_ghz * 1e3);
-  const double wait = lines * kLineUs / c.tile.stages;
+  const double wait = lines * kLineUs;
   const double memory = minimum_bytes(p) / (device.memory_gb_per_s * 1e3 * kMemoryShare);
   return kLaunchUs + kBeginUs + std::max({multiply, wait, memory});
 }
