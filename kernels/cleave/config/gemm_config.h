@@ -112,8 +112,9 @@ struct ConvConfig {
 /// pixels: multiply-adds, pixel by pixel. On tensor cores, windows: rows of the product are windows of the images'
 /// lines (config/direct_windows.h); spread: they are gathered pixels, whose products with all taps meet afterwards
 /// (config/direct_spread.h); shift: rows are pixels in shared memory, which taps shift (config/direct_shift.h); rows:
-/// of one tap, they are pixels in registers (config/direct_rows.h).
-enum class DirectMethod : uint8_t { pixels, windows, spread, shift, rows };
+/// of one tap, they are pixels in registers (config/direct_rows.h). columns: multiply-adds, line by line down the
+/// images (config/direct_columns.h).
+enum class DirectMethod : uint8_t { pixels, windows, spread, shift, rows, columns };
 
 /// direct: a CTA makes tile.n channels; of a line, `strips` of tile.m pixels beside each other.
 struct DirectConfig {
