@@ -93,7 +93,7 @@ void expect(const GemmTiles& tiles, Choice& choice) {
   }
 }
 
-/// Of a k block's columns, those that share a packed weight's scale.
+/// A scale is shared by at most a k block, as far as the kernel knows.
 WeightConfig weight_config(const GemmProblem& p) {
   const WeightLayout& weights = p.weights_a;
   if (weights.format == WeightFormat::none) return {};
