@@ -74,6 +74,20 @@ class CLEAVE_API Group {
   /// of that, else 4 or 1. Throws as barrier(), and Error(invalid_argument) for another place.
   virtual void gather(const void* own, size_t bytes, void* out, std::string_view call, void* stream) const = 0;
 
+  /// What each rank has at one place of every rank's staging, rank after rank.
+  struct Rows {
+    const void* own = nullptr;
+    size_t bytes = 0;     // of `own`
+    size_t share = 0;     // from one rank's to the next one's: the same on all ranks, and no rank has more
+    size_t place = 0;     // where those of rank 0 begin in the staging; a multiple of 16
+    void* out = nullptr;  // what gets a copy of all, `share` of each rank; nullptr: nobody needs one
+  };
+
+  /// Enqueues a copy of each part's `own` to every rank's staging, this one's too, and a barrier behind it: one trip
+  /// between GPUs, where gather() takes two. One or two parts, all with an `out` or none. As all that ranks write, a
+  /// place is written again behind a later barrier. Throws as barrier(), and Error(invalid_argument) for another place.
+  virtual void push(std::span<const Rows> parts, std::string_view call, void* stream) const = 0;
+
   /// What a launch that begins with a barrier of its own needs (fold.h). Throws as barrier().
   virtual MeetingParams meeting(std::string_view call) const = 0;
 

@@ -43,4 +43,14 @@ void DeviceGroup::gather(const MeetingParams& meeting, size_t offset, size_t byt
   kernel(config, cuda_stream).launch(gather_shape(size(), bytes), cuda_stream, &params);
 }
 
+void DeviceGroup::push(const MeetingParams& meeting, std::span<const Rows> parts, void* stream) const {
+  const PushRowsConfig config = push_config(parts);
+  PushRowsParams params = push_params(parts, size());
+  params.meeting = meeting;
+  const auto cuda_stream = static_cast<CUstream>(stream);
+  const ContextGuard context(device_);
+  const auto request = [&] { return KernelRequest{"push_rows", translation_unit(config), push_entry, device_}; };
+  pushing_[number_of(config)].get(cuda_stream, request).launch(push_shape(parts), cuda_stream, &params);
+}
+
 }  // namespace cleave

@@ -33,6 +33,21 @@ void HostGroup::gather(const MeetingParams& meeting, size_t offset, size_t bytes
   }
 }
 
+void HostGroup::push(const MeetingParams& meeting, std::span<const Rows> parts, void*) const {
+  const auto place_of = [&](uint32_t block, const Rows& part, uint32_t rank) {
+    return reinterpret_cast<char*>(meeting.headers[block]) + reserved(size()) + part.place + rank * part.share;
+  };
+  for (const Rows& part : parts) {
+    for (uint32_t peer = 0; part.bytes > 0 && peer < meeting.size; ++peer)
+      std::memcpy(place_of(peer, part, rank()), part.own, part.bytes);
+  }
+  meet(meeting);
+  for (const Rows& part : parts) {
+    if (part.out != nullptr && part.share > 0)
+      std::memcpy(part.out, place_of(rank(), part, 0), part.share * size_t(size()));
+  }
+}
+
 void HostGroup::meet(const MeetingParams& p) const {
   GroupHeader& own = *p.headers[p.rank];
   const Arrival arrival{own.epochs[p.first] + 1, p.signature};

@@ -11,6 +11,7 @@
 #include "peers/device_group.h"
 #include "peers/gather_launch.h"
 #include "peers/host_group.h"
+#include "peers/push_launch.h"
 
 namespace cleave {
 
@@ -48,6 +49,19 @@ void MappedGroup::gather(const void* own, size_t bytes, void* out, std::string_v
   const size_t offset = reserved(size()) + (place - begin);
   if (offset % 16 != 0) refuse_value("own is {}; it must be a multiple of 16 bytes", fmt::ptr(own));
   gather(meeting(call), offset, bytes, out, stream);
+}
+
+void MappedGroup::push(std::span<const Rows> parts, std::string_view call, void* stream) const {
+  if (parts.empty() || parts.size() > kPushedParts)
+    refuse_value("parts are {}; push() takes 1 to {}", parts.size(), kPushedParts);
+  for (const Rows& part : parts) {
+    if (part.place % 16 != 0 || part.place > bytes() || part.share > (bytes() - part.place) / size_t(size()))
+      refuse_value("a place of {} ranks' {} bytes begins at {}; it must be in the staging, of {}, at a multiple of 16",
+                   size(), part.share, part.place, bytes());
+    if (part.bytes > part.share) refuse_value("a rank has {} bytes of a share of {}", part.bytes, part.share);
+    if ((part.out == nullptr) != (parts[0].out == nullptr)) refuse_value("one part has an out and another has none");
+  }
+  push(meeting(call), parts, stream);
 }
 
 MeetingParams MappedGroup::meeting(std::string_view call) const {

@@ -35,6 +35,7 @@ class MappedGroup : public Group {
   void* staging(int rank) const override;
   void barrier(std::string_view call, void* stream, bool beside) const override;
   void gather(const void* own, size_t bytes, void* out, std::string_view call, void* stream) const override;
+  void push(std::span<const Rows> parts, std::string_view call, void* stream) const override;
   MeetingParams meeting(std::string_view call) const override;
   void abort() const override;
   std::string problem() const override;
@@ -43,6 +44,8 @@ class MappedGroup : public Group {
   virtual GroupRecord& record() const = 0;
   /// After the meeting, `bytes` at `offset` of each rank's block.
   virtual void gather(const MeetingParams& meeting, size_t offset, size_t bytes, void* out, void* stream) const = 0;
+  /// To each rank's block, and then the meeting.
+  virtual void push(const MeetingParams& meeting, std::span<const Rows> parts, void* stream) const = 0;
 
  private:
   /// A number for a call's text, which a record may name.

@@ -150,6 +150,45 @@ TEST(Group, GathersOnePlaceOfEveryRank) {
   }
 }
 
+TEST(Group, PushesRowsToEveryRank) {
+  for (const int size : {1, 2, 5}) {
+    Ranks ranks(size);
+    ranks.run([&](int rank, const Group& group) {
+      std::mt19937 random{uint32_t(rank)};
+      for (int call = 0; call < 100; ++call) {
+        const size_t share = size_t(1 + call % 50), place = size_t(call % 2) * 2048;
+        const size_t bytes = rank + 1 < size ? share : size_t(call) % (share + 1);  // the last one has fewer
+        const std::string own(bytes, char('a' + rank)), other(share, char('A' + rank));
+        std::string all(share * size_t(size), '-'), scales = all;
+        if (random() % 8 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 200));
+        const bool keeps = call % 3 > 0;
+        const Group::Rows parts[] = {{own.data(), bytes, share, place, keeps ? all.data() : nullptr},
+                                     {other.data(), share, share, place + 1024, keeps ? scales.data() : nullptr}};
+        group.push(parts, "letters", nullptr);
+        const auto rows_of = [&](const std::string& out, size_t at, int from) {
+          const char* const rows = keeps ? out.data() : static_cast<const char*>(group.staging(rank)) + at;
+          return std::string_view(rows + size_t(from) * share, share);
+        };
+        for (int from = 0; from < size; ++from) {
+          const size_t written = from + 1 < size ? share : size_t(call) % (share + 1);
+          ASSERT_EQ(rows_of(all, place, from).substr(0, written), std::string(written, char('a' + from)));
+          ASSERT_EQ(rows_of(scales, place + 1024, from), std::string(share, char('A' + from)));
+        }
+      }
+      const auto refused = [&](const std::vector<Group::Rows>& parts) {
+        return error_of([&] { group.push(parts, "letters", nullptr); }, ErrorCode::invalid_argument);
+      };
+      char out = 0;
+      EXPECT_EQ(refused({}), "parts are 0; push() takes 1 to 2");
+      EXPECT_NE(refused({{.share = group.bytes() / size_t(size) + 1}}).find("it must be in the staging"),
+                std::string::npos);
+      EXPECT_NE(refused({{.share = 1, .place = 8}}).find("at a multiple of 16"), std::string::npos);
+      EXPECT_EQ(refused({{.bytes = 2, .share = 1}}), "a rank has 2 bytes of a share of 1");
+      EXPECT_NE(refused({{.share = 1, .out = &out}, {.share = 1}}), "");
+    });
+  }
+}
+
 TEST(Group, SharedMemoryIsTheSameEverywhere) {
   constexpr int kSize = 3;
   std::vector<std::string> said(kSize);

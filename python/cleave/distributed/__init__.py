@@ -30,7 +30,7 @@ from torch import Tensor
 
 from .. import _mistakes
 from . import _explained, _operators
-from ._direct import call
+from ._direct import call, known_gather, known_sum
 from ._errors import PeerError
 from ._moe import AllGather, AllToAll, Dispatched, Route, moe_combine, moe_dispatch
 from ._peers import name_of, peers_of
@@ -85,6 +85,8 @@ def gemm_all_reduce(
             timeout; the same by "peer", where the call after the one that went wrong raises it.
         ValueError, TypeError: other arguments, before anything is enqueued on this rank.
     """
+    if not options and (made := known_sum("gemm_all_reduce", group, a, b, bias=bias, c=c)) is not None:
+        return made
     return call("gemm_all_reduce", a, b, name_of(group, "gemm_all_reduce"), bias, c, **options)
 
 
@@ -107,6 +109,8 @@ def gemm_reduce_scatter(
     Raises:
         RuntimeError, ValueError, TypeError: as `gemm_all_reduce`.
     """
+    if not options and (made := known_sum("gemm_reduce_scatter", group, a, b, bias=bias, c=c)) is not None:
+        return made
     return call("gemm_reduce_scatter", a, b, name_of(group, "gemm_reduce_scatter"), bias, c, **options)
 
 
@@ -132,8 +136,10 @@ def all_gather_gemm(
     Raises:
         RuntimeError, ValueError, TypeError: as `gemm_all_reduce`.
     """
-    name, only = name_of(group, "all_gather_gemm"), {"kept": gathered}
-    made = call("all_gather_gemm", a, b, name, bias, only=only, **options)
+    name = "all_gather_gemm"
+    if not (options or gathered) and (made := known_gather(name, group, a, b, bias=bias)) is not None:
+        return made[0]
+    made = call(name, a, b, name_of(group, name), bias, only={"kept": gathered}, **options)
     return made if gathered else made[0]
 
 
@@ -156,7 +162,10 @@ def scaled_gemm_all_reduce(
     Raises:
         RuntimeError, ValueError, TypeError: as `gemm_all_reduce`.
     """
-    return call("scaled_gemm_all_reduce", a, b, scale_a, scale_b, name_of(group, "scaled_gemm_all_reduce"), **options)
+    name = "scaled_gemm_all_reduce"
+    if not options and (made := known_sum(name, group, a, b, scale_a, scale_b)) is not None:
+        return made
+    return call(name, a, b, scale_a, scale_b, name_of(group, name), **options)
 
 
 def scaled_gemm_reduce_scatter(
@@ -164,8 +173,10 @@ def scaled_gemm_reduce_scatter(
 ) -> Tensor:
     """`gemm_reduce_scatter` of 8-bit operands: arguments, result and errors as in `scaled_gemm_all_reduce`, c's and the
     result's rows as in `gemm_reduce_scatter`."""
-    name = name_of(group, "scaled_gemm_reduce_scatter")
-    return call("scaled_gemm_reduce_scatter", a, b, scale_a, scale_b, name, **options)
+    name = "scaled_gemm_reduce_scatter"
+    if not options and (made := known_sum(name, group, a, b, scale_a, scale_b)) is not None:
+        return made
+    return call(name, a, b, scale_a, scale_b, name_of(group, name), **options)
 
 
 def all_gather_scaled_gemm(
@@ -185,7 +196,10 @@ def all_gather_scaled_gemm(
     Raises:
         RuntimeError, ValueError, TypeError: as `gemm_all_reduce`.
     """
-    return call("all_gather_scaled_gemm", a, b, scale_a, scale_b, name_of(group, "all_gather_scaled_gemm"), **options)
+    name = "all_gather_scaled_gemm"
+    if not options and (made := known_gather(name, group, a, b, scale_a, scale_b)) is not None:
+        return made[0]
+    return call(name, a, b, scale_a, scale_b, name_of(group, name), **options)
 
 
 def explain(

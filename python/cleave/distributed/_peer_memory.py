@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from .. import _core
-from ._peers import Peers, forget_sums
+from ._peers import Peers, forget_known
 
 _LEAST = 4 << 20  # bytes of a turn's place
 _MOST = 1 << 30
@@ -149,7 +149,7 @@ def _made(peers: Peers, device: torch.device, bytes: int) -> PeerMemory | str:
         peers.memories[device] = PeerMemory(peers, device, grown, found)
     except ValueError as error:
         peers.memories[device] = str(error)
-    forget_sums(peers.group_name)
+    forget_known(peers.group_name)
     return peers.memories[device]
 
 
