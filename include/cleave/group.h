@@ -94,9 +94,18 @@ class CLEAVE_API Group {
   /// Ends all waiting, from any thread, and breaks the group.
   virtual void abort() const = 0;
 
+  /// Makes a broken group whole again, while all of its ranks live: every one calls it, and it returns where all have,
+  /// whatever each had called before. It waits for all that the device has been given, and for the other ranks twice
+  /// CLEAVE_PEER_TIMEOUT, as they may wait as long in their last call. Epochs begin anew; staging and captured graphs
+  /// stay as they are. Not while a stream is capturing, nor beside other calls of this rank's.
+  ///
+  /// Throws Error(peer) where a rank does not come, as it has died, is late or makes another call, or where abort() ends
+  /// the waiting: the group stays broken, and all may call it again.
+  virtual void reset() const = 0;
+
   /// Empty, or what broke the group: a peer that did not come within CLEAVE_PEER_TIMEOUT (seconds, 60 by default), that
-  /// was in another call, or abort(). A broken group's barriers end at once, in graphs that are replayed, too; nothing
-  /// repairs it: make another one. Does not wait: a barrier that is still running has said nothing yet.
+  /// was in another call, or abort(). A broken group's barriers end at once, in graphs that are replayed, too; reset()
+  /// by all ranks repairs it. Does not wait: a barrier that is still running has said nothing yet.
   virtual std::string problem() const = 0;
 
   /// Throws Error(peer) with problem(), if there is one.

@@ -22,6 +22,11 @@ class DeviceGroup final : public MappedGroup {
   GroupRecord& record() const override { return *record_; }
   void gather(const MeetingParams& meeting, size_t offset, size_t bytes, void* out, void* stream) const override;
   void push(const MeetingParams& meeting, std::span<const Rows> parts, void* stream) const override;
+  void quiesce() const override;
+  void say_reset(uint64_t word, int to) const override;
+  std::array<uint64_t, kMostRanks> read_resets() const override;
+  void clear() const override;
+  void mend() const override;
 
   const Kernel& kernel(const GatherConfig& config, CUstream stream) const;
 

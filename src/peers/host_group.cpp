@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstring>
 #include <thread>
 
@@ -68,6 +69,28 @@ void HostGroup::meet(const MeetingParams& p) const {
     record_.outcome = outcome;
     check();
   }
+}
+
+void HostGroup::say_reset(uint64_t word, int to) const {
+  std::atomic_ref(header(to).resets[rank()]).store(word, std::memory_order_release);
+}
+
+std::array<uint64_t, kMostRanks> HostGroup::read_resets() const {
+  std::array<uint64_t, kMostRanks> words;
+  for (size_t r = 0; r < kMostRanks; ++r)
+    words[r] = std::atomic_ref(header(rank()).resets[r]).load(std::memory_order_acquire);
+  return words;
+}
+
+void HostGroup::clear() const {
+  char* const block = reinterpret_cast<char*>(&header(rank()));
+  std::memset(block, 0, offsetof(GroupHeader, resets));
+  std::memset(block + kGroupHeaderBytes, 0, reserved(size()) - kGroupHeaderBytes);
+  header(rank()).broken = 1;
+}
+
+void HostGroup::mend() const {
+  header(rank()).broken = 0;
 }
 
 }  // namespace cleave

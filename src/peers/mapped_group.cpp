@@ -1,6 +1,7 @@
 #include "peers/mapped_group.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -76,14 +77,18 @@ MeetingParams MappedGroup::meeting(std::string_view call) const {
 }
 
 void MappedGroup::abort() const {
-  *static_cast<volatile uint32_t*>(&record().abort) = 1;
+  std::atomic_ref(record().abort).fetch_add(1);
+}
+
+uint32_t MappedGroup::aborts() const {
+  return *static_cast<const volatile uint32_t*>(&record().abort);
 }
 
 std::string MappedGroup::problem() const {
   const GroupRecord& found = record();
   const Outcome outcome = *static_cast<const volatile Outcome*>(&found.outcome);
   if (outcome == Outcome::arrived)  // as before each call, which makes no text
-    return *static_cast<const volatile uint32_t*>(&found.abort) != 0 ? "the group was aborted" : "";
+    return aborts() != 0 ? "the group was aborted" : "";
   const std::string call = call_of(found.expected.signature);
   switch (outcome) {
     case Outcome::arrived:
@@ -135,7 +140,10 @@ std::string MappedGroup::call_of(uint32_t signature) const {
 
 void Group::check() const {
   if (const std::string found = problem(); !found.empty()) {
-    refuse(ErrorCode::peer, "{}. The group is of no use any more; make another of the ranks that are left.", found);
+    refuse(
+        ErrorCode::peer,
+        "{}. The group is of no use until all ranks reset() it; if one is lost, make another of those that are left.",
+        found);
   }
 }
 

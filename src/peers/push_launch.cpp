@@ -6,7 +6,7 @@
 namespace cleave {
 namespace {
 
-/// Of a CTA at least: a piece of each thread.
+/// A CTA has these at least: a piece of each thread.
 constexpr size_t kLeastBytes = PushRowsConfig::threads * 16;
 
 uint32_t piece_of(const Group::Rows& part) {

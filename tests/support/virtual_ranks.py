@@ -75,7 +75,8 @@ class Ranks:
         self.places = [_core.Places(group) for group in self.groups]
         inside = 0, self.rows_inside, self.rows_inside
         dtypes = torch.float32, torch.float32, "none"
-        self.form = _core.SumForm(self.rows_inside, INSIDE, *inside, True, True, False, False, *dtypes, "inside")
+        how = True, True, False, False, "auto", None
+        self.form = _core.SumForm(self.rows_inside, INSIDE, *inside, *how, *dtypes, "inside")
         self.a = torch.randn(
             size, ROUNDS_AT_ONCE, self.rows_inside, DEPTH, device="cuda", generator=generator
         ).bfloat16()

@@ -50,7 +50,7 @@ def known_sum(
     if is_watched((a, b, scale_a, scale_b, bias, c)) or (peers := known_peers(group, name)) is None:
         return None
     given = a, b, scale_a, scale_b, bias, c, None
-    return peers.forms.sums.run(*given, "none", None, None, "rank", "auto", None, False)
+    return peers.forms.sums.run(*given, "none", None, None, "rank", "auto", "auto", None, None, False)
 
 
 def known_gather(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from math import prod
 from typing import Any, NamedTuple
 
@@ -49,7 +48,7 @@ class Form(NamedTuple):
         large = is_large(rows, peers.size, True)
         unsplit = large and fills_a_gpu(peers.share(rows), columns)
         whole = large and columns > 0  # all rows are written by those who have them
-        pushed = not large and columns > 0 and _is_pushed()
+        pushed = not large and columns > 0
         taken = rows if whole else peers.size * peers.share(rows) if pushed else peers.share(rows)
         takes = bytes_of(*(((taken, *x.shape[1:]), x.dtype) for x in parts))
         said = ", ".join(f"{list(x.shape[1:])} of {x.dtype}" for x in parts)
@@ -63,11 +62,6 @@ class Form(NamedTuple):
     def how(self) -> dict[str, Any]:
         """How K is split inside a GPU: alike for all rows where that is asked of every product."""
         return {"split_k_mode": "none"} if self.unsplit and not _core.batch_invariant() else {}
-
-
-def _is_pushed() -> bool:
-    """Whether a gather that is not large is one launch, which pushes. Tried on all ranks alike."""
-    return os.environ.get("CLEAVE_GATHERS_PUSHED") != "0"
 
 
 def _know(peers: Peers, carrier: PeerMemory, form: Form, given: tuple[Any, ...]) -> None:
@@ -113,16 +107,17 @@ def all_gather_gemm(
     form = peers.forms.get(key)
     if form is None:
         _rules.check_operands(a, b, False, "all_gather_gemm")
-        _rules.check_epilogue(a, b.shape[1], bias, activation)
+        _rules.check_epilogue(a, b.shape[1], bias, activation, gathers=True)
         _rules.check_out(out_dtype, None)
         form = peers.forms[key] = Form.of(peers, rows, b.shape[1], a, out_dtype=out_dtype, activation=activation)
     carrier = carrier_for(peers, a.device, transport, form.call, form.bytes, form.nccl_wins)
-    if form.at_once is not None and type(carrier) is PeerMemory and a.is_contiguous():
-        _know(peers, carrier, form, given)
-        operands = a, b, None, None, bias, asked, False, kept
+    if form.at_once is not None and type(carrier) is PeerMemory:
+        if a.is_contiguous():
+            _know(peers, carrier, form, given)
+        operands = a.contiguous(), b, None, None, bias, asked, False, kept
         out, gathered = _core.gather_over_ranks(carrier.places, form.at_once, *operands)
         return out, _kept_rows(gathered, a, rows, peers)
-    out = a.new_empty(form.rows, form.columns, dtype=out_dtype)
+    out = a.new_empty(form.rows, _rules.columns_of(b, activation), dtype=out_dtype)
     options = {"bias": bias, "activation": activation} | form.how()
     if asked is not None:
         options["precision"] = asked
@@ -162,19 +157,19 @@ def all_gather_scaled_gemm(
     form = peers.forms.get(key)
     if form is None:
         _rules.check_operands(a, b, True, peers.operation)
-        _rules.check_epilogue(a, b.shape[1], bias, activation)
+        _rules.check_epilogue(a, b.shape[1], bias, activation, gathers=True)
         if out_dtype != torch.int32:  # which exact sums of int8 are
             _rules.check_out(out_dtype, None)
         kinds = {"out_dtype": out_dtype, "activation": activation}
         form = peers.forms[key] = Form.of(peers, rows, b.shape[1], a, *by_row, **kinds)
     carrier = carrier_for(peers, a.device, transport, form.call, form.bytes, form.nccl_wins)
-    contiguous = a.is_contiguous() and all(x.is_contiguous() for x in by_row)
-    if form.at_once is not None and type(carrier) is PeerMemory and contiguous:
-        if scale_a is given[2] and (scale_a is None or scale_a.dim() == 2):  # what is sent is what was given
+    if form.at_once is not None and type(carrier) is PeerMemory:
+        sent = [x.contiguous() for x in (a, *by_row)]
+        if sent[0] is a and (not by_row or (scale_a is given[2] and scale_a.dim() == 2 and scale_a.is_contiguous())):
             _know(peers, carrier, form, given)
-        operands = a, b, (by_row or (None,))[0], scale_b, bias, None, use_fast_accum, False
+        operands = sent[0], b, sent[1] if by_row else None, scale_b, bias, None, use_fast_accum, False
         return _core.gather_over_ranks(carrier.places, form.at_once, *operands)[0]
-    out = a.new_empty(form.rows, form.columns, dtype=out_dtype)
+    out = a.new_empty(form.rows, _rules.columns_of(b, activation), dtype=out_dtype)
     options = {"use_fast_accum": use_fast_accum, "activation": activation, "bias": bias} | form.how()
 
     def use(gathered: list[Tensor], part: slice) -> None:

@@ -43,6 +43,13 @@ class PeerMemory:
         self._kept = older  # captured graphs may have it
         self._stream = _current_stream(device)
 
+    def reset(self) -> None:
+        """On every rank, also what captured graphs have. Raises PeerError where a rank does not come."""
+        if self._kept is not None:
+            self._kept.reset()
+        self.group.reset()
+        self.places.reset()
+
     def turn(self, call: str) -> Turn:
         """The place of a call, which all ranks make alike."""
         stream = self._stream()

@@ -122,6 +122,10 @@ void bind_group(nb::module_& m) {
            "To one place of every rank's staging what each has, and a barrier: for each part its address, bytes, share "
            "and place, and where a copy of all ranks' goes, or 0.")
       .def("abort", &Group::abort, "Ends all waiting and breaks the group, from any thread.")
+      .def(
+          "reset", &Group::reset, nb::call_guard<nb::gil_scoped_release>(),
+          "On every rank: makes a broken group of ranks that all live whole again. Raises PeerError where one does not "
+          "come.")
       .def("problem", &Group::problem, "Empty, or what broke the group.");
   m.def("fits_strips", &fits_strips, "ranks"_a, "rows"_a, "columns"_a, "element_bytes"_a,
         "Whether products may add up themselves what so many ranks have, and folds may be in strips.");

@@ -76,7 +76,7 @@ MadeGather make_gather(const GatherForm& form, const Views& views, const Places&
   const GemmCall product = product_of(form, views, a, scale_a, options);
   made.product = RecentPlans<GemmProblem>::shared().get(product.problem);
   made.arguments = product.arguments;
-  made.columns = views[1]->columns();
+  made.columns = product.problem.n;
   return made;
 }
 

@@ -1,5 +1,6 @@
 // A whole call of cleave.distributed: a product into memory that all ranks see, and the sum of theirs. In Python each
 // of its steps takes the host longer than the launches do.
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
@@ -26,9 +27,11 @@ struct SumForm {
   int64_t first, own;     // which rows of it this rank adds up, and how many
   int64_t most;           // of any rank
   bool pushed;            // all ranks add up the same
-  bool unsplit;           // products are not split along K, unless they are batch invariant
+  bool unsplit;           // products are not split along K by themselves, unless they are batch invariant
   bool in_strips;         // pushed as a product that adds up itself sends it, which any rank may have
   bool exact;             // of integers, which scales, each a line, multiply when they are added up
+  SplitKMode split;       // of this rank's product
+  int32_t slices;         // 0: the planner chooses
   DType partial, d;
   Activation activation;
   std::string call;  // how ranks name it to each other
@@ -109,7 +112,9 @@ std::shared_ptr<const GemmPlan> plan_of_whole(const SumForm& form, const SumTens
 /// `form` outlives it.
 MadeSum make_sum(const SumForm& form, const SumTensors& tensors, const Places& places, const Operand& d,
                  PlanOptions options) {
-  if (form.unsplit && default_determinism() < Determinism::batch_invariant) options.split_k_mode = SplitKMode::none;
+  options.split_k_mode = form.split, options.split_k_slices = form.slices;
+  if (form.unsplit && form.split == SplitKMode::automatic && default_determinism() < Determinism::batch_invariant)
+    options.split_k_mode = SplitKMode::none;
   MadeSum made;
   if (form.in_strips) {
     made.product = plan_of_whole(form, tensors, places, d, options, made.product_arguments);
@@ -192,7 +197,7 @@ struct KnownSum {
 
 class KnownSums {
  public:
-  using Calls = KnownCalls<std::optional<KnownSum>, kTensors, 6>;  // the last option is the precision
+  using Calls = KnownCalls<std::optional<KnownSum>, kTensors, 8>;  // the last option is the precision
   using Options = Calls::Others;
 
   void add(const nb::object& places, const SumForm& form, const Given& arrays, const Options& options,
@@ -239,6 +244,7 @@ void bind_sum_over_ranks(nb::module_& m) {
   nb::class_<Places>(m, "Places", "Staging of a group's ranks, in places that calls take in turn.")
       .def(nb::init<std::shared_ptr<const Group>>(), "group"_a)
       .def_prop_ro("bytes", &Places::bytes, "Of each.")
+      .def("reset", &Places::reset, "Begins anew, on all ranks.")
       .def(
           "next", [](Places& places, uintptr_t stream) { return places.next(reinterpret_cast<void*>(stream)); },
           "stream"_a,
@@ -247,8 +253,8 @@ void bind_sum_over_ranks(nb::module_& m) {
       .def(
           "__init__",
           [](SumForm* form, int64_t rows, int64_t columns, int64_t first, int64_t own, int64_t most, bool pushed,
-             bool in_strips, bool unsplit, bool exact, nb::handle partial_dtype, nb::handle out_dtype,
-             std::string_view activation, std::string call) {
+             bool in_strips, bool unsplit, bool exact, nb::handle split_k_mode, std::optional<int32_t> split_k_slices,
+             nb::handle partial_dtype, nb::handle out_dtype, std::string_view activation, std::string call) {
             new (form) SumForm{rows,
                                columns,
                                first,
@@ -258,13 +264,15 @@ void bind_sum_over_ranks(nb::module_& m) {
                                unsplit,
                                in_strips,
                                exact,
+                               parse_name<SplitKMode>(split_k_mode, "split_k_mode"),
+                               split_k_slices.value_or(0),
                                parse_dtype(partial_dtype, "partial_dtype"),
                                parse_dtype(out_dtype, "out_dtype"),
                                from_string<Activation>(activation),
                                std::move(call)};
           },
           "rows"_a, "columns"_a, "first"_a, "own"_a, "most"_a, "pushed"_a, "in_strips"_a, "unsplit"_a, "exact"_a,
-          "partial_dtype"_a, "out_dtype"_a, "activation"_a, "call"_a);
+          "split_k_mode"_a, "split_k_slices"_a.none(), "partial_dtype"_a, "out_dtype"_a, "activation"_a, "call"_a);
   nb::class_<KnownSums>(m, "KnownSums",
                         "Sums over ranks that were checked before, by what follows from their arguments.")
       .def(nb::init<>())
@@ -274,25 +282,31 @@ void bind_sum_over_ranks(nb::module_& m) {
           [](KnownSums& known, const nb::object& places, const SumForm& form, nb::handle a, nb::handle b,
              nb::handle scale_a, nb::handle scale_b, nb::handle bias, nb::handle c, nb::handle scale_d,
              nb::handle activation, nb::handle out_dtype, nb::handle partial_dtype, nb::handle order,
-             nb::handle transport, nb::handle precision, bool use_fast_accum) {
+             nb::handle transport, nb::handle split_k_mode, nb::handle split_k_slices, nb::handle precision,
+             bool use_fast_accum) {
             known.add(places, form, {a, b, scale_a, scale_b, bias, c, scale_d},
-                      {activation, out_dtype, partial_dtype, order, transport, precision}, use_fast_accum);
+                      {activation, out_dtype, partial_dtype, order, transport, split_k_mode, split_k_slices, precision},
+                      use_fast_accum);
           },
           "places"_a, "form"_a, "a"_a, "b"_a, "scale_a"_a.none(), "scale_b"_a.none(), "bias"_a.none(), "c"_a.none(),
           "scale_d"_a.none(), "activation"_a, "out_dtype"_a.none(), "partial_dtype"_a.none(), "order"_a, "transport"_a,
-          "precision"_a.none(), "use_fast_accum"_a, "Calls like this one are of this form, through these places.")
+          "split_k_mode"_a, "split_k_slices"_a.none(), "precision"_a.none(), "use_fast_accum"_a,
+          "Calls like this one are of this form, through these places.")
       .def(
           "run",
           [](const KnownSums& known, nb::handle a, nb::handle b, nb::handle scale_a, nb::handle scale_b,
              nb::handle bias, nb::handle c, nb::handle scale_d, nb::handle activation, nb::handle out_dtype,
-             nb::handle partial_dtype, nb::handle order, nb::handle transport, nb::handle precision,
-             bool use_fast_accum) {
-            return known.run({a, b, scale_a, scale_b, bias, c, scale_d},
-                             {activation, out_dtype, partial_dtype, order, transport, precision}, use_fast_accum);
+             nb::handle partial_dtype, nb::handle order, nb::handle transport, nb::handle split_k_mode,
+             nb::handle split_k_slices, nb::handle precision, bool use_fast_accum) {
+            return known.run(
+                {a, b, scale_a, scale_b, bias, c, scale_d},
+                {activation, out_dtype, partial_dtype, order, transport, split_k_mode, split_k_slices, precision},
+                use_fast_accum);
           },
           "a"_a, "b"_a, "scale_a"_a.none(), "scale_b"_a.none(), "bias"_a.none(), "c"_a.none(), "scale_d"_a.none(),
-          "activation"_a, "out_dtype"_a.none(), "partial_dtype"_a.none(), "order"_a, "transport"_a,
-          "precision"_a.none(), "use_fast_accum"_a, "sum_over_ranks of such a call; None where none was like it.");
+          "activation"_a, "out_dtype"_a.none(), "partial_dtype"_a.none(), "order"_a, "transport"_a, "split_k_mode"_a,
+          "split_k_slices"_a.none(), "precision"_a.none(), "use_fast_accum"_a,
+          "sum_over_ranks of such a call; None where none was like it.");
   m.def("kinds_of", &kinds_of,
         "What checks of tensors look at: dtypes, devices and sizes, as bytes; None is one, too.");
   m.def("sum_over_ranks", &sum_over_ranks, "places"_a, "form"_a, "a"_a, "b"_a, "scale_a"_a.none(), "scale_b"_a.none(),
