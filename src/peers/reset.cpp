@@ -7,6 +7,7 @@
 // All have cleared: any may begin. Who gives up takes its word back. Each reset has a number, one more than the largest
 // that a rank has seen, so that a word that was left by one that succeeded is not taken for an answer.
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <mutex>
@@ -56,16 +57,22 @@ void MappedGroup::reset() const {
            "call. The group stays broken",
            rank_, seconds, peer);
   };
-  /// Until is_there(word) of each rank's.
+  /// Until is_there(word) of each rank's. One that never was is named before one that has given up since.
   const auto wait = [&](double seconds, const auto& is_there) {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+    std::array<bool, kMostRanks> were = {};
     for (;; std::this_thread::sleep_for(kPause)) {
       const auto words = read_resets();
-      int missing = -1;
-      for (int r = 0; r < size() && missing < 0; ++r)
-        if (!is_there(ResetWord::of(words[size_t(r)]))) missing = r;
-      if (missing < 0) return;
-      if (aborts() != asked || std::chrono::steady_clock::now() >= deadline) give_up(missing, seconds);
+      int left = -1, missing = -1;
+      for (int r = size() - 1; r >= 0; --r) {
+        const bool is = is_there(ResetWord::of(words[size_t(r)]));
+        were[size_t(r)] |= is;
+        if (!is) left = r;
+        if (!were[size_t(r)]) missing = r;
+      }
+      if (left < 0) return;
+      if (aborts() != asked || std::chrono::steady_clock::now() >= deadline)
+        give_up(missing < 0 ? left : missing, seconds);
     }
   };
 
