@@ -195,5 +195,7 @@ class Ranks:
 
 if __name__ == "__main__":
     size, rounds, *rest = map(int, sys.argv[1:])
-    Ranks(size, *rest).play(rounds)
-    print(f"{size} ranks: {rounds} rounds")
+    ranks, at_once = Ranks(size, *rest), 16 * ROUNDS_AT_ONCE
+    for first in range(0, rounds, at_once):
+        ranks.play(min(at_once, rounds - first))
+        print(f"{size} ranks: {min(first + at_once, rounds)} rounds", flush=True)
