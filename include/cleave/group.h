@@ -99,8 +99,8 @@ class CLEAVE_API Group {
   /// CLEAVE_PEER_TIMEOUT, as they may wait as long in their last call. Epochs begin anew; staging and captured graphs
   /// stay as they are. Not while a stream is capturing, nor beside other calls of this rank's.
   ///
-  /// Throws Error(peer) where a rank does not come, as it has died, is late or makes another call, or where abort() ends
-  /// the waiting: the group stays broken, and all may call it again.
+  /// Throws Error(peer) where a rank does not come, as it has died, is late or makes another call, or abort() ends the
+  /// waiting: the group stays broken, and all may call it again.
   virtual void reset() const = 0;
 
   /// Empty, or what broke the group: a peer that did not come within CLEAVE_PEER_TIMEOUT (seconds, 60 by default), that

@@ -40,6 +40,13 @@ def test_survivors_name_the_rank_that_is_lost(tmp_path: Path, where: str, rounds
     assert not (found := (tmp_path / "report").read_text()), found
 
 
+@pytest.mark.parametrize("ranks", [2, 5])
+def test_threads_are_ranks_in_drawn_rounds(ranks: int) -> None:
+    run = [sys.executable, SUPPORT / "thread_ranks.py", str(ranks), "1000"]
+    made = subprocess.run(run, env=ENVIRONMENT, capture_output=True, text=True, timeout=120)
+    assert made.returncode == 0, made.stderr
+
+
 def test_the_examples_train_as_on_one_rank() -> None:
     """Both models, by torchrun; the program compares losses, ranks and the bits of experts itself."""
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
