@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "base/enumerators.h"
+#include "cleave/core/reduction.h"
 #include "cleave/names.h"
 #include "emit/name.h"
 #include "emit/parts.h"
@@ -104,29 +105,29 @@ void describe_inputs(const GemmProblem& p, Vocabulary& v) {
 
 void describe_outputs(const GemmProblem& p, Vocabulary& v) {
   const auto& outputs = p.epilogue.function->outputs();
+  const bool is_conv = p.conv.kind != Conv::none;
   std::string names, members, types, results, visits;
   for (size_t i = 1; i < outputs.size(); ++i) {
     const EpilogueLayout& layout = p.epilogue.outputs[i - 1];
     const std::string& name = outputs[i].name;
     check_operand_name(name, "output");
     names += fmt::format("{}\"{}\"", i == 1 ? "" : ", ", name);
-    std::string text = type_of(p, layout), kind;
-    if (outputs[i].reduction != Reduction::none) {
-      kind = enumerator_name(layout.shape);
-      text += fmt::format(": {}", meaning(p.conv.kind, layout.shape));
-    }
+    const std::string text = about_output(p, uint32_t(i - 1));
+    std::string kind;
+    if (outputs[i].reduction != Reduction::none) kind = enumerator_name(layout.shape);
     v.flags["function_" + (kind.empty() ? "matrix" : kind) + "_output"] = true;
     if (!kind.empty()) kind[0] = char(std::toupper(kind[0]));
     members += fmt::format("    /// {}.\n    {}Output {};\n", text, kind, name);
-    types +=
-        fmt::format("    \"{}\": (torch.{}, \"{}\"),\n", name, to_string(layout.dtype), enumerator_name(layout.order));
+    const std::string order = is_conv ? "" : fmt::format(", \"{}\"", enumerator_name(layout.order));
+    types += fmt::format("    \"{}\": (torch.{}, \"{}\"{}),\n", name, to_string(layout.dtype),
+                         enumerator_name(layout.shape), order);
     results += fmt::format(", {}", name);
     visits += fmt::format("  visit({}, x.outputs.{});\n", i - 1, name);
   }
   v.words["function_visit_outputs"] = lines(visits);
   v.words["function_output_names"] = names;
   v.words["function_outputs"] = lines(members);
-  v.words["function_output_types"] = types.empty() ? "{}" : "{\n" + types + "}";
+  v.words["function_output_types"] = lines(types);
   v.words["function_results"] = results;
 }
 
@@ -136,6 +137,14 @@ std::string about_input(const GemmProblem& p, uint32_t input) {
   const EpilogueLayout& layout = p.epilogue.inputs[input];
   if (is_number(layout)) return "a number.";
   return fmt::format("{}, {}.", to_string(layout.dtype), tensor(p, input));
+}
+
+std::string about_output(const GemmProblem& p, uint32_t output) {
+  const EpilogueLayout& layout = p.epilogue.outputs[output];
+  std::string text = type_of(p, layout);
+  if (p.epilogue.function->outputs()[output + 1].reduction == Reduction::none) return text;
+  text += fmt::format(", {}", meaning(p.conv.kind, layout.shape));
+  return is_over_groups(p.groups.dimension, layout.shape) ? text + ", of each group" : text;
 }
 
 std::string function_formula(const EpilogueFunction& function, const std::string& sum) {
@@ -173,6 +182,11 @@ void describe_function(const GemmProblem& p, Vocabulary& v) {
   v.words["function_comment"] = with_margin("//   ", text);
   v.words["function_doc"] = with_margin("///   ", text);
   v.words["function_definition"] = function_definition(*function);
+}
+
+void describe_backward(const std::string& text, Vocabulary& v) {
+  v.flags["function_has_backward"] = !text.empty();
+  if (!text.empty()) v.words["function_backward"] = lines(epilogue_function(text).text());
 }
 
 }  // namespace cleave

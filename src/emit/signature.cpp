@@ -57,7 +57,7 @@ Signature signature_of_conv(const GemmProblem& p) {
 
 void add_bounds(const GroupLayout& groups, Signature& s) {
   const auto add = [&](const char* name, const char* shape, const char* about) {
-    s.positional.push_back({.name = name, .about = fmt::format("@index_type@ [{}], on the GPU: {}.", shape, about)});
+    s.positional.push_back({.name = name, .about = fmt::format("@index_dtype@ [{}], on the GPU: {}.", shape, about)});
   };
   switch (groups.bounds) {
     case GroupBounds::ends:
@@ -82,7 +82,7 @@ void add_weight(const GemmProblem& p, Signature& s) {
   };
   add("packed",
       fmt::format("uint8 [{}ceil(@b_columns@ / 64), ceil(k / 64), 2048], @weights@ codes in Cleave's order{}.", lead,
-                  is_gated(p) ? ", packed with gated=True" : ""));
+                  is_gated(p) ? ", gated=True" : ""));
   add("scales", fmt::format("@weight_scale_dtype@ [{}@weight_groups@, @b_columns@].", lead));
   if (p.weights_b.has_zero) add("zeros", "uint8, 0 to 15, as scales.");
   if (p.weights_b.format == WeightFormat::nvfp4)
@@ -149,6 +149,25 @@ void check_names(const GemmProblem& p, const Signature& s) {
   std::ranges::for_each(s.positional, add);
 }
 
+/// Lines of at most 120 columns; what goes on begins `indent` further in.
+std::string wrapped(const std::string& text, size_t indent) {
+  constexpr size_t kWidth = 120;
+  std::string result, line;
+  for (size_t begin = 0; begin <= text.size(); begin += line.size() + 1) {
+    line = text.substr(begin, text.find('\n', begin) - begin);
+    const std::string margin(line.find_first_not_of(' ') + indent, ' ');
+    std::string rest = line;
+    while (rest.size() > kWidth) {
+      const size_t end = rest.rfind(' ', kWidth);
+      if (end == rest.npos || end < margin.size()) break;  // a word that is too long
+      result += rest.substr(0, end) + "\n";
+      rest = margin + rest.substr(end + 1);
+    }
+    result += rest + (begin + line.size() < text.size() ? "\n" : "");
+  }
+  return result;
+}
+
 /// What the operator makes: D, the function's outputs beside it, the largest magnitude.
 void describe_results(const GemmProblem& p, Vocabulary& v) {
   std::vector<std::string> names = {"out"}, results = {v.words["result"]}, variables = {"result"};
@@ -163,6 +182,7 @@ void describe_results(const GemmProblem& p, Vocabulary& v) {
   for (size_t i = 1; i < outputs; ++i) {
     const std::string& name = p.epilogue.function->outputs()[i].name;
     add(name, "out_" + name);
+    results.back() += fmt::format(" ({})", about_output(p, uint32_t(i - 1)));
   }
   const std::vector<std::string> outs = names;
   if (p.has_amax) add("amax", "amax");
@@ -173,7 +193,7 @@ void describe_results(const GemmProblem& p, Vocabulary& v) {
   v.words["out_schema"] = schema + "\"";
   v.words["out_names"] = fmt::format("\"{}\"", fmt::join(outs, "\", \""));
   v.words["results_schema"] = names.size() > 1 ? fmt::format("({})", fmt::join(tensors, ", ")) : std::string("Tensor");
-  v.words["results_text"] = fmt::format("{}", fmt::join(results, ", "));
+  v.words["results_text"] = wrapped(fmt::format("    Returns {}.", fmt::join(results, ", ")), 0);
   v.words["result_names"] = fmt::format("{}", fmt::join(variables, ", "));
   if (p.has_amax) variables.pop_back();
   const char* const amax = p.has_amax ? ", amax=amax" : "";
@@ -223,6 +243,7 @@ void describe_signature(const GemmProblem& p, Vocabulary& v) {
   set("options",
       each(s.by_keyword, "        ", ",\n", [](const Argument& x) { return fmt::format("\"{0}\": {0}", x.name); }));
   set("about", each(s.positional, "        ", "\n", [](const Argument& x) { return x.name + ": " + x.about; }));
+  v.words["about"] = wrapped(v.words["about"], 4);
   describe_results(p, v);
   set("argument_names", each(s.positional, "    \"", "\",\n", name));
 }

@@ -41,7 +41,7 @@ def operator(monkeypatch: pytest.MonkeyPatch, kind: str, **fixed: Any) -> tuple[
                 sys.modules, f"emitted_package.function.{name}", importlib.import_module(f"cleave._epilogue.{name}")
             )
         monkeypatch.setitem(sys.modules, "emitted_package.function", types.ModuleType("emitted_package.function"))
-    package._operation = types.SimpleNamespace(**fixed)
+    package._operation = types.SimpleNamespace(BACKWARD="", **fixed)
     monkeypatch.setitem(sys.modules, "emitted_package", package)
     for name, path in sources.items():
         module = types.ModuleType(f"emitted_package.{name}")
@@ -55,6 +55,9 @@ def operator(monkeypatch: pytest.MonkeyPatch, kind: str, **fixed: Any) -> tuple[
 class Context:
     def save_for_backward(self, *tensors: Any) -> None:
         self.saved_tensors = [x.detach() for x in tensors]
+
+    def mark_non_differentiable(self, *tensors: Any) -> None:
+        self.without_gradient = tensors
 
     def set_materialize_grads(self, value: bool) -> None:
         assert not value
