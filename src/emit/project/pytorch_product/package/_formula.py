@@ -32,7 +32,7 @@ def shapes(a: Tensor, b: Tensor, *more: Any) -> dict[str, tuple[Any, ...]]:
     return {"matrix": (*entries, rows, columns)} | lines
 
 
-def new(like: Tensor, shape: tuple[Any, ...], dtype: torch.dtype, order: str) -> Tensor:
+def new(like: Tensor, shape: tuple[Any, ...], dtype: torch.dtype, order: str = "row") -> Tensor:
     """A tensor of such a shape; order: a matrix's."""
     if order == "row":
         return like.new_empty(shape, dtype=dtype)
