@@ -188,7 +188,9 @@ void describe_function(const GemmProblem& p, Vocabulary& v) {
 
 void describe_backward(const std::string& text, Vocabulary& v) {
   v.flags["function_has_backward"] = !text.empty();
-  if (!text.empty()) v.words["function_backward"] = lines(epilogue_function(text).text());
+  if (text.empty()) return;
+  v.words["function_backward"] = lines(epilogue_function(text).text());
+  v.words["function_gradients"] = ", and the values of the backward that the function was given";
 }
 
 }  // namespace cleave
