@@ -90,6 +90,20 @@ void add_weight(const GemmProblem& p, Signature& s) {
     add("global_scale", fmt::format("float32, one value{}, or [{}@b_columns@].", *lead ? " for each group" : "", lead));
 }
 
+/// Scales of blocks.
+std::string blocks_of(const GemmProblem& p, bool is_a) {
+  const Grouping cut = p.groups.dimension;
+  const bool masked = cut == Grouping::m && p.groups.bounds == GroupBounds::counts;
+  const bool is_grouped = cut == (is_a ? Grouping::n : Grouping::m);
+  const uint32_t rows = (is_a ? p.scale_a : p.scale_b).rows;
+  const std::string size = !is_a ? "@b_columns@" : masked ? "groups * rows" : "m";
+  const std::string lines = rows == 1 ? size : fmt::format("ceil({} / {})", size, rows), depth = "ceil(k / 128)";
+  const std::string first = is_a ? lines : depth, second = is_a ? depth : lines;
+  const std::string block = is_a ? fmt::format("{} x 128 of a", rows) : fmt::format("128 x {} of b", rows);
+  return fmt::format("float32 [{}{}, {}], one value for each block of {}.", is_grouped ? "groups, " : "", first, second,
+                     block);
+}
+
 Signature signature_of_product(const GemmProblem& p) {
   Signature s;
   const bool grouped = p.groups.dimension != Grouping::none;
@@ -106,12 +120,10 @@ Signature signature_of_product(const GemmProblem& p) {
   else
     matrix("b", gated ? "with 2n columns, the gates first" : grouped ? "@b_shape@" : "[k, n] or [batch, k, n]");
   const char* const values[] = {"one value for each row of a, or one", "one value for each column of b, or one"};
-  const char* const blocks[] = {"one value for each block of @scale_rows_a@ x 128 of a",
-                                "one value for each block of 128 x @scale_rows_b@ of b"};
   for (int i = 0; i < scaled_operands(p); ++i) {
     s.positional.push_back(
         {.name = i == 0 ? "scale_a" : "scale_b",
-         .about = fmt::format("float32, {}.", p.scale_a.kind == Scaling::block ? blocks[i] : values[i])});
+         .about = p.scale_a.kind == Scaling::block ? blocks_of(p, i == 0) : fmt::format("float32, {}.", values[i])});
   }
   if (grouped) add_bounds(p.groups, s);
   add_epilogue(p, p.bias == Bias::row ? "column of b" : "row of a",

@@ -172,7 +172,7 @@ DENSE = {"BIAS": "none", "HAS_BIAS": False, "HAS_C": False, "GROUPING": "none"}
 
 @pytest.mark.parametrize("batch", [(), (3,)])
 def test_of_what_the_result_is_reduced_to(batch: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a batch each entry has lines of its own."""
+    """Each entry of a batch has lines of its own."""
     torch.manual_seed(0)
     module, _ = operator(monkeypatch, "product", FUNCTION=reduced.text, **DENSE)
     inputs = {"a": random(*batch, 8, 6), "b": random(*batch, 6, 10)}
