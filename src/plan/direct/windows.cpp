@@ -24,10 +24,12 @@ constexpr uint32_t kMostFilters = 64;       // of a CTA: registers for their sum
 constexpr uint32_t kMostRowBlocks = 3;      // wgrad: of a warp
 constexpr uint32_t kWarps = kDirectThreads / 32, kTileRows = kWarps * kWindowStrip;
 
-// Outputs: an H200 took 0.83 to 1.28 of what follows, for 14 layers.
+// Outputs, and data gradients: an H200 took 0.78 to 1.29 of what follows, for 33 layers, before the factors by which
+// predictions of the kernels that gather are below what those take.
 constexpr double kLaunchUs = 4;
 constexpr double kMemoryShare = 0.6;
 constexpr double kMultiplyAddsPerClock = 512;  // of an SM
+constexpr double kRivalFactor = 0.8, kRivalFactorOfGradients = 0.62;
 // Weight gradients: 0.88 to 1.28 for 14 layers, before the factor by which predictions of the kernel that competes,
 // which gathers, are above what it takes.
 constexpr double kGradientUs = 17;   // with the first tile's loads, and the sums of a CTA's warps
@@ -200,7 +202,8 @@ double predict_direct_windows_us(const Choice& choice, const DeviceInfo& device)
     return kGatherFactor * (kGradientUs + kRoundUs * rounds + std::max(tiles, memory));
   }
   const double multiply_adds = tiles_of_cta * ctas_of_sm * c.tile.m * c.tile.n * window_depth(c.direct);
-  return kLaunchUs + std::max(multiply_adds / (kMultiplyAddsPerClock * device.clock_ghz * 1e3), memory);
+  const double us = kLaunchUs + std::max(multiply_adds / (kMultiplyAddsPerClock * device.clock_ghz * 1e3), memory);
+  return (c.conv.kind == Conv::dgrad ? kRivalFactorOfGradients : kRivalFactor) * us;
 }
 
 }  // namespace cleave
