@@ -20,7 +20,7 @@ CLEAVE_SPELL(TileConfig, m, n, k, stages)
 CLEAVE_SPELL(WarpConfig, consumers, pingpong, m, n, k)
 CLEAVE_SPELL(ClusterConfig, multicast_m, multicast_n, k)
 CLEAVE_SPELL(ScheduleConfig, split, grouping, group_capacity, apart, in_turn, turns)
-CLEAVE_SPELL(ConvConfig, kind, axes, class_capacity, fuses_classes, patches, gather, batches_taps, half_lines,
+CLEAVE_SPELL(ConvConfig, kind, axes, class_capacity, fuses_classes, patches, gather, batches_taps, turned, half_lines,
              fast_load, fast_store)
 CLEAVE_SPELL(DirectAxis, taps, stride, dilation, phase)
 CLEAVE_SPELL(DirectConfig, method, vector, group, strips, pixels, height, width, depth)

@@ -29,17 +29,21 @@ class PixelStore {
     }
   }
 
+  /// Where D has the thread's channels of pixel `row`.
+  CLEAVE_DEVICE char* place(uint32_t row) const {
+    return static_cast<char*>(p_.epilogue.d) + (row * p_.epilogue.d_stride + channel_) * size_of(C.epilogue.d);
+  }
+
   /// What D holds of pixel `row`, and what else there is of it.
-  CLEAVE_DEVICE void operator()(uint32_t row, const float (&sums)[kVector]) const {
+  CLEAVE_DEVICE void operator()(uint32_t row, const float (&sums)[kVector]) const { (*this)(row, sums, place(row)); }
+  CLEAVE_DEVICE void operator()(uint32_t row, const float (&sums)[kVector], char* place) const {
     float values[kVector];
     CLEAVE_UNROLL
     for (uint32_t v = 0; v < kVector; ++v)
       values[v] = epilogue_value(C.epilogue, p_.epilogue, sums[v], BroadcastValues(), of_channel_[v], false,
                                  c_element(C.epilogue, p_.epilogue, {row, channel_ + v, 0}));
     if constexpr (kFunction.given) apply_function(row, values);
-    char* const to =
-        static_cast<char*>(p_.epilogue.d) + (row * p_.epilogue.d_stride + channel_) * size_of(C.epilogue.d);
-    store_vectors<C.epilogue.d, kAtOnce>(to, values);
+    store_vectors<C.epilogue.d, kAtOnce>(place, values);
   }
 
  private:
