@@ -137,7 +137,7 @@ class DirectSpread {
     return part / kParts * kTaps + column / kChannels;
   }
 
-  /// Of outputs: a column's channels follow each other.
+  /// A column's channels of outputs' filters follow each other.
   CLEAVE_DEVICE void copy_filters() const {
     constexpr uint32_t kPieces = kDepth * kSpreadDepth / 8, kCount = C.warps.n * kBlocks * 8 * kPieces;
     const auto* const from = static_cast<const uint16_t*>(p_.b.data) + tile_.channel * kChannels * p_.b.stride;
@@ -152,7 +152,7 @@ class DirectSpread {
     ptx::copy_async_wait<0>();
   }
 
-  /// Of data gradients: filters lie apart.
+  /// Those of data gradients' filters lie apart.
   CLEAVE_DEVICE void turn_filters() const {
     constexpr uint32_t kPairs = kDepth * kSpreadDepth / 2, kCount = C.warps.n * kBlocks * 8 * kPairs;
     constexpr uint32_t kAtOnce = 8;  // on their way
