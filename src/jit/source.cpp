@@ -23,7 +23,7 @@ CLEAVE_SPELL(ScheduleConfig, split, grouping, group_capacity, apart, in_turn, tu
 CLEAVE_SPELL(ConvConfig, kind, axes, class_capacity, fuses_classes, patches, gather, batches_taps, turned, half_lines,
              fast_load, fast_store)
 CLEAVE_SPELL(DirectAxis, taps, stride, dilation, phase)
-CLEAVE_SPELL(DirectConfig, method, vector, group, strips, turned, pixels, height, width, depth)
+CLEAVE_SPELL(DirectConfig, method, vector, group, strips, pixels, height, width, depth)
 CLEAVE_SPELL(ScaleConfig, rows_a, rows_b, promote)
 CLEAVE_SPELL(FunctionOperandConfig, shape, dtype, order, pairs, reduction)
 

@@ -1,4 +1,5 @@
-// Outputs of few filters and data gradients to few channels, spread over pixels: that cells meet what the definition says.
+// Outputs of few filters and data gradients to few channels, spread over pixels: that cells meet what the definition
+// says.
 #include <gtest/gtest.h>
 
 #include <map>

@@ -160,6 +160,7 @@ TEST(DirectSpreadWgrad, IsChosenForLastLayersOfDecoders) {
   EXPECT_TRUE(method(few_filters(320, 4, kNone, plain_axis(128), plain_axis(128), 10)));
   EXPECT_TRUE(method(few_filters(320, 4, kNone, plain_axis(64), plain_axis(64), 9)));
   EXPECT_TRUE(method(few_filters(96, 3, plain_axis(9), plain_axis(240), plain_axis(416), 1)));
+  EXPECT_TRUE(method(few_filters(64, 1, kNone, plain_axis(256, 7), plain_axis(256, 7), 4)));
   EXPECT_FALSE(method(few_filters(320, 64, kNone, plain_axis(64), plain_axis(64), 9)));
 }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import pytest
@@ -85,45 +84,6 @@ def test_few_filters_of_stride_1(kind: str, name: str) -> None:
     for dtype in ("float16", "bfloat16"):
         for epilogue in ({}, {"has_c": True, "has_bias": True, "activation": "relu"}, {"out_dtype": "float32"}):
             Case(kind, OF_STRIDE_1[name], dtype, options={"kernel": "direct"}, **epilogue).check()
-
-
-OF_TWO_AXES = [name for name, of in OF_STRIDE_1.items() if len(of.axes) < 3]
-
-
-def by_windows(of: Convolution, slices: int) -> str:
-    """The kernel whose windows are of the outputs' gradients."""
-    columns = math.ceil(math.ceil(of.channels / math.ceil(of.channels / 64)) / 16) * 16
-    return f"direct 256x{columns}" + (f" parallel {slices}" if slices > 1 else "")
-
-
-@pytest.mark.parametrize("slices", [1, 2])
-@pytest.mark.parametrize("name", OF_TWO_AXES)
-def test_weight_gradients_by_windows_of_stride_1(name: str, slices: int) -> None:
-    of = OF_STRIDE_1[name]
-    for dtype in ("float16", "bfloat16"):
-        for more in ({}, {"has_c": True}, {"out_dtype": "float32"}):
-            Case("wgrad", of, dtype, **more).check_kernel(by_windows(of, slices))
-
-
-@pytest.mark.parametrize("at", [(0, 0), (1, 5), (-1, -1), (20, 18)], ids=str)
-@pytest.mark.parametrize("name", ["3x3", "seven filters, 5x4", "dilated, padding of one side"])
-def test_infinite_pixels_that_windows_of_stride_1_meet(name: str, at: tuple[int, int]) -> None:
-    """They reach the taps that meet them, and no other."""
-    of = OF_STRIDE_1[name]
-    case = Case("wgrad", of)
-    case.run_kernel(by_windows(of, 2))
-    finite = case.out.clone()
-    case.tensors["input"][0, 5, ..., at[0], at[1]] = float("inf")
-    case.run_kernel(by_windows(of, 2))
-    marked = Case("wgrad", of)
-    marked.tensors = {
-        key: (tensor == float("inf") if key == "input" else torch.ones_like(tensor)).half()
-        for key, tensor in case.tensors.items()
-    }
-    reached = marked.want() > 0
-    assert 0 < reached.sum() < reached.numel()
-    assert not torch.isfinite(case.out[reached]).any()
-    assert torch.equal(case.out[~reached], finite[~reached])
 
 
 @pytest.mark.parametrize("name", ["3x3", "one filter", "eight filters", "twelve filters"])

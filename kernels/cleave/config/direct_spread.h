@@ -56,26 +56,18 @@ CLEAVE_HD constexpr uint32_t spread_filters_bytes(const GemmConfig& c) {
   return c.warps.n * spread_blocks(c) * 8 * spread_filter_bytes(c);
 }
 
-/// Parts: floats of a column of a line, such that pixels of four pairs of columns lie in different banks.
+/// Parts: floats of a column of a line, such that pixels of four pairs of columns lie in different banks; lines of the
+/// ring.
 CLEAVE_HD constexpr uint32_t spread_line(const GemmConfig& c) {
   return spread_width(c) + 4;
 }
-
-/// What a CTA asks for, with so many lines in its ring: filters, then parts.
-CLEAVE_HD constexpr uint32_t spread_bytes(const GemmConfig& c, uint32_t ring) {
-  return spread_filters_bytes(c) + ring * spread_columns(c) * spread_line(c) * uint32_t(sizeof(float));
-}
-
-/// Lines of the ring: those of a step, and those before that pixels of this step meet. With room for the next step's,
-/// warps need not wait for others to have made their pixels.
 CLEAVE_HD constexpr uint32_t spread_ring(const GemmConfig& c) {
-  constexpr uint32_t kRoom = 96 * 1024;  // bytes that leave it to another CTA of the SM
-  const uint32_t lines = spread_lines(c), least = lines + cell_reach(c.conv.kind, c.direct.height);
-  return spread_bytes(c, least + lines) <= kRoom ? least + lines : least;
+  return spread_lines(c) + cell_reach(c.conv.kind, c.direct.height);
 }
 
+/// What a CTA asks for: filters, then parts.
 CLEAVE_HD constexpr uint32_t spread_bytes(const GemmConfig& c) {
-  return spread_bytes(c, spread_ring(c));
+  return spread_filters_bytes(c) + spread_ring(c) * spread_columns(c) * spread_line(c) * uint32_t(sizeof(float));
 }
 
 }  // namespace cleave

@@ -50,23 +50,14 @@ class DirectSpread {
     uint32_t plane;
     p.shape.depths.divmod(tile_.image, image_, plane);
     first_plane_ = first_gathered(kKind, kDeep, plane, p.shape.pad_depth);
-    int32_t first[2];  // what the tile's cells meet first
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < 2; ++i) {
       const DirectAxis& axis = i == 0 ? kDown : kAcross;
       first_cell_[i] = (i == 0 ? tile_.row : tile_.column) * p.shape.cells[i];
       cells_[i] = min_of(p.shape.cells[i], ceil_div(p.shape.made[i], axis.stride) - first_cell_[i]);
       const GatheredSpan& span = i == 0 ? kDownSpan : kAcrossSpan;
-      first[i] = first_gathered(kKind, axis, first_cell_[i] * axis.stride, p.shape.pad[i]) + span.first;
-      const int32_t begin = max_of(-first[i], 0);
-      const int32_t end = min_of(int32_t(cells_[i] + span.size() - 1), int32_t(p.shape.gathered[i]) - first[i]);
-      begin_[i] = uint32_t(begin);
-      count_[i] = uint32_t(max_of(end - begin, 0));
+      first_gathered_[i] = first_gathered(kKind, axis, first_cell_[i] * axis.stride, p.shape.pad[i]) + span.first;
     }
-    from_ = static_cast<const uint16_t*>(p.a.data) + lane_ % 4 * 8 +
-            pixel_number(int64_t(0), first[0] + int32_t(line(0)), first[1] + int32_t(column(0)), p.shape.gathered) *
-                p.a.stride;
-    line_pitch_ = p.shape.gathered[1] * uint32_t(p.a.stride);
   }
 
   CLEAVE_DEVICE void run() {
@@ -91,7 +82,7 @@ class DirectSpread {
       keep_parts(step, sums);
       __syncthreads();
       make_pixels(step, store);
-      if constexpr (kRing < kReach + 2 * kLines) __syncthreads();  // before others overwrite the ring's oldest lines
+      __syncthreads();  // before others overwrite the ring's oldest lines
     }
   }
 
@@ -104,14 +95,12 @@ class DirectSpread {
   CLEAVE_DEVICE uint32_t pixel(uint32_t row) const {
     return threadIdx.x / 32 / C.warps.n * kSpreadRows + row * 8 + lane_ / 4;
   }
-  CLEAVE_DEVICE uint32_t line(uint32_t row) const { return pixel(row) / kWidth; }
-  CLEAVE_DEVICE uint32_t column(uint32_t row) const { return pixel(row) % kWidth; }
-  /// How far a row's pixel is from that of the first, whose line it shares or follows.
-  CLEAVE_DEVICE static constexpr uint32_t lines_after(uint32_t row) { return row * 8 / kWidth; }
-  CLEAVE_DEVICE static constexpr uint32_t columns_after(uint32_t row) { return row * 8 % kWidth; }
   /// Whether a step's pixel is one that the tile's cells meet.
   CLEAVE_DEVICE bool exists(uint32_t step, uint32_t row) const {
-    return step * kLines + line(row) - begin_[0] < count_[0] && column(row) - begin_[1] < count_[1];
+    const uint32_t line = step * kLines + pixel(row) / kWidth, column = pixel(row) % kWidth;
+    return line < cells_[0] + kReach && column < cells_[1] + kAcrossSpan.size() - 1 &&
+           is_inside(first_gathered_[0] + int32_t(line), p_.shape.gathered[0]) &&
+           is_inside(first_gathered_[1] + int32_t(column), p_.shape.gathered[1]);
   }
 
   /// The gathered plane of a part of K.
@@ -120,17 +109,18 @@ class DirectSpread {
   }
 
   CLEAVE_DEVICE void load(uint32_t step, uint32_t depth, Vector& to) const {
-    const uint32_t part = kDeep.taps == 1 ? depth : depth % kParts;
+    const auto* const pixels = static_cast<const uint16_t*>(p_.a.data);
+    const uint32_t channel = (kDeep.taps == 1 ? depth : depth % kParts) * kSpreadDepth + lane_ % 4 * 8;
     const int32_t z = plane_of(depth);
-    const bool there = (C.tile.k % kSpreadDepth == 0 || part * kSpreadDepth + lane_ % 4 * 8 < C.tile.k) &&
-                       is_inside(z, p_.shape.met_depth);
+    const bool there = channel < C.tile.k && is_inside(z, p_.shape.met_depth);
     const int64_t plane = int64_t(image_) * p_.shape.met_depth + z;
-    const int64_t lines = plane * p_.shape.gathered[0] + step * kLines;
-    const uint16_t* const from = from_ + lines * line_pitch_ + part * kSpreadDepth;
     CLEAVE_UNROLL
-    for (uint32_t row = 0; row < kRows; ++row)
-      ptx::load_global_if<16>(to[row], from + lines_after(row) * line_pitch_ + columns_after(row) * p_.a.stride,
-                              there && exists(step, row));
+    for (uint32_t row = 0; row < kRows; ++row) {
+      const int32_t y = first_gathered_[0] + int32_t(step * kLines + pixel(row) / kWidth);
+      const int32_t x = first_gathered_[1] + int32_t(pixel(row) % kWidth);
+      const int64_t from = pixel_number(plane, y, x, p_.shape.gathered) * p_.a.stride;
+      ptx::load_global_if<16>(to[row], pixels + from + channel, there && exists(step, row));
+    }
   }
 
   /// By all threads: column by column, in the order of memory; zeros past the last.
@@ -147,7 +137,7 @@ class DirectSpread {
     return part / kParts * kTaps + column / kChannels;
   }
 
-  /// Of outputs: a column's channels follow each other.
+  /// A column's channels of outputs' filters follow each other.
   CLEAVE_DEVICE void copy_filters() const {
     constexpr uint32_t kPieces = kDepth * kSpreadDepth / 8, kCount = C.warps.n * kBlocks * 8 * kPieces;
     const auto* const from = static_cast<const uint16_t*>(p_.b.data) + tile_.channel * kChannels * p_.b.stride;
@@ -162,7 +152,7 @@ class DirectSpread {
     ptx::copy_async_wait<0>();
   }
 
-  /// Of data gradients: filters lie apart.
+  /// Those of data gradients' filters lie apart.
   CLEAVE_DEVICE void turn_filters() const {
     constexpr uint32_t kPairs = kDepth * kSpreadDepth / 2, kCount = C.warps.n * kBlocks * 8 * kPairs;
     constexpr uint32_t kAtOnce = 8;  // on their way
@@ -220,7 +210,7 @@ class DirectSpread {
     CLEAVE_UNROLL
     for (uint32_t row = 0; row < kRows; ++row) {
       const bool there = exists(step, row);
-      float* const to = part(step * kLines + line(row), column0, column(row));
+      float* const to = part(step * kLines + pixel(row) / kWidth, column0, pixel(row) % kWidth);
       CLEAVE_UNROLL
       for (uint32_t block = 0; block < kBlocks; ++block) {
         CLEAVE_UNROLL
@@ -271,9 +261,7 @@ class DirectSpread {
   float* const parts_;
   const DirectTile tile_;
   uint32_t first_cell_[2], cells_[2];  // down, and along a line: the first of the tile, and how many there are
-  uint32_t begin_[2], count_[2];       // of what they meet, counted from the first: what is inside of the images
-  const uint16_t* from_;               // a thread's first pixel and channels, of the tensor's first plane
-  uint32_t line_pitch_;                // elements from a line to the next
+  int32_t first_gathered_[2];          // what they meet first
   uint32_t image_;                     // of all its planes,
   int32_t first_plane_;                // and what they meet first
 };

@@ -36,7 +36,8 @@ constexpr double kSharedBytesPerClock = 128 * 0.5;  // of an SM
 constexpr double kLaunchUs = 0.3;
 constexpr double kRivalFactor = 0.65;
 constexpr double kCutFactor = 1.2;
-constexpr double kRoundUs = 0.8;  // of a CTA's filters, but the first
+constexpr double kAloneFactor = 1.4;  // where an SM has one CTA, whose loads nothing covers
+constexpr double kRoundUs = 0.8;      // of a CTA's filters, but the first
 constexpr uint32_t kBytesOfRound = 8192;
 
 /// Divides the channels that are made.
@@ -70,8 +71,6 @@ bool is_served(const GemmProblem& p, const DeviceInfo& device) {
   if (size_of(p.a.dtype) != 2 || p.b.dtype != p.a.dtype || !is_wide_float(p.d.dtype)) return false;
   const int64_t gathered = gathered_group(conv);
   if (gathered % 8 != 0 || gathered > UINT16_MAX || aligned_channels(p.a, p.a.stride_row) < 8) return false;
-  const int64_t across = forward ? conv.axes[2].size : outputs(conv.axes[2]);
-  if (p.a.stride_row > INT32_MAX / std::max<int64_t>(across, 1)) return false;  // a line's elements
   if (forward && (conv.axes[1].stride > 1 || conv.axes[2].stride > 1 || aligned_channels(p.b, p.b.stride_col) < 8))
     return false;
   if (is_gated(p) || reduces(p) || p.has_scale_d || p.has_amax || finds_scales(p)) return false;
@@ -202,7 +201,7 @@ double predict_direct_spread_us(const Choice& choice, const DeviceInfo& device) 
   const double memory = bytes / (device.memory_gb_per_s * 1e3 * kMemoryShare);
   const double rounds = ceil_div(spread_filters_bytes(c), kBytesOfRound) - 1;
   const double cut = kCutFactor * cut_of(c, conv, device).us + kRoundUs * rounds;
-  return kRivalFactor * (kLaunchUs + std::max(cut, memory));
+  return (ctas_of_sm(c) == 1 ? kAloneFactor : 1) * kRivalFactor * (kLaunchUs + std::max(cut, memory));
 }
 
 }  // namespace cleave

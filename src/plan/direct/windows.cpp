@@ -16,7 +16,7 @@
 namespace cleave {
 namespace {
 
-constexpr int64_t kMostChannels = 16, kMostOfGradients = 4;  // gathered; wgrad, unless turned
+constexpr int64_t kMostChannels = 16, kMostOfGradients = 4;  // gathered; wgrad
 constexpr uint32_t kMostDepth = 256;
 constexpr int32_t kMostStep = 32;           // stride, dilation: what lines take is then counted in 32 bits,
 constexpr int64_t kMostPadded = 1ll << 28;  // and so are the elements of one
@@ -24,10 +24,12 @@ constexpr uint32_t kMostFilters = 64;       // of a CTA: registers for their sum
 constexpr uint32_t kMostRowBlocks = 3;      // wgrad: of a warp
 constexpr uint32_t kWarps = kDirectThreads / 32, kTileRows = kWarps * kWindowStrip;
 
-// Outputs: an H200 took 0.83 to 1.28 of what follows, for 14 layers.
+// Outputs, and data gradients: an H200 took 0.78 to 1.29 of what follows, for 33 layers, before the factors by which
+// predictions of the kernels that gather are below what those take.
 constexpr double kLaunchUs = 4;
 constexpr double kMemoryShare = 0.6;
 constexpr double kMultiplyAddsPerClock = 512;  // of an SM
+constexpr double kRivalFactor = 0.8, kRivalFactorOfGradients = 0.62;
 // Weight gradients: 0.88 to 1.28 for 14 layers, before the factor by which predictions of the kernel that competes,
 // which gathers, are above what it takes.
 constexpr double kGradientUs = 17;   // with the first tile's loads, and the sums of a CTA's warps
@@ -37,28 +39,12 @@ constexpr double kRoundUs = 0.26;    // that slices are added up in: of 8 parts 
 constexpr double kGatherFactor = 1.2;
 constexpr double kPartsOfRound = 8;
 
-/// Whether a weight gradient's windows are of the outputs' gradients (DirectConfig::turned).
-bool is_turned(const ConvLayout& conv) {
-  return conv.kind == Conv::wgrad && conv.filters < conv.channels;
-}
-
-/// The convolution with such windows: those of a turned weight gradient are a data gradient's.
-ConvLayout windows_of(ConvLayout conv) {
-  if (is_turned(conv)) conv.kind = Conv::dgrad;
-  return conv;
-}
-
-/// What windows are of, with the way from pixel to pixel, and how many channels or filters lie beside them.
-struct Images {
-  const MatrixLayout& layout;
-  int64_t stride;
-};
-Images images_of(const GemmProblem& p, bool windows) {
-  const bool is_b = p.conv.kind == Conv::wgrad && is_turned(p.conv) != windows;
-  return is_b ? Images{p.b, p.b.stride_row} : Images{p.a, p.conv.kind == Conv::wgrad ? p.a.stride_col : p.a.stride_row};
+/// The images that windows are of, and the filters.
+const MatrixLayout& images_of(const GemmProblem& p) {
+  return p.conv.kind == Conv::wgrad ? p.b : p.a;
 }
 int64_t filters_of(const GemmProblem& p) {
-  return p.conv.kind == Conv::wgrad && !is_turned(p.conv) ? p.m : is_turned(p.conv) ? p.conv.channels : p.n;
+  return p.conv.kind == Conv::wgrad ? p.m : p.n;
 }
 
 /// Zeros before what is gathered; fewer than none, where a data gradient's padding is larger than its filter.
@@ -72,8 +58,7 @@ uint32_t rows_of_tile(uint32_t strips) {
 }
 
 /// Along a line and down, in strips and lines of a CTA: those that waste least; two strips, if others are no better.
-uint32_t strips_of(const ConvLayout& of) {
-  const ConvLayout conv = windows_of(of);
+uint32_t strips_of(const ConvLayout& conv) {
   const auto made = [&](uint32_t strips) {
     return uint64_t(round_up(pixels_made(conv.kind, conv.axes[2]), strips * kWindowStrip)) *
            round_up(pixels_made(conv.kind, conv.axes[1]), rows_of_tile(strips));
@@ -92,15 +77,13 @@ bool is_countable(const ConvAxis& axis) {
 }
 
 GemmConfig windows_config(const GemmProblem& p, const Spec& spec) {
-  const ConvLayout windows = windows_of(p.conv);
-  const int64_t channels = gathered_group(windows);
+  const int64_t channels = gathered_group(p.conv);
   GemmConfig c = direct_config(p, spec, uint32_t(channels));
-  c.direct.turned = is_turned(p.conv);
   c.direct.method = DirectMethod::windows;
   c.direct.group = uint32_t(channels);
   c.direct.height.phase = 0;
   c.direct.depth = direct_axis(p.conv.kind, p.conv.axes[0]);
-  c.direct.width.phase = uint32_t(pad_of(windows.kind, p.conv.axes[2]) * channels & 1);
+  c.direct.width.phase = uint32_t(pad_of(p.conv.kind, p.conv.axes[2]) * channels & 1);
   c.direct.strips = strips_of(p.conv);
   if (p.conv.kind == Conv::wgrad) {
     c.operands.a_major = c.operands.b_major = Major::mn;
@@ -122,40 +105,35 @@ GemmConfig windows_config(const GemmProblem& p, const Spec& spec) {
 bool is_served(const GemmProblem& p, const DeviceInfo& device) {
   const ConvLayout& conv = p.conv;
   const bool back = conv.kind == Conv::wgrad;
-  const Conv kind = windows_of(conv).kind;
-  const int64_t channels = gathered_group(windows_of(conv)),
-                most = kind == Conv::wgrad ? kMostOfGradients : kMostChannels;
-  if (conv.kind == Conv::none || p.batch != 1 || channels > most) return false;
+  const int64_t channels = gathered_group(conv);
+  if (conv.kind == Conv::none || p.batch != 1 || channels > (back ? kMostOfGradients : kMostChannels)) return false;
   const auto is_strided = [](const ConvAxis& axis) { return axis.stride > 1; };
-  if (kind == Conv::dgrad && std::ranges::any_of(conv.axes, is_strided)) return false;
+  if (conv.kind == Conv::dgrad && std::ranges::any_of(conv.axes, is_strided)) return false;
   if (p.m == 0 || p.n == 0 || p.k == 0) return false;
   if ((back && conv.axes[0] != ConvAxis{}) || (conv.axes[2].dilation > 1 && conv.axes[2].filter > 1)) return false;
   if (!std::ranges::all_of(conv.axes, is_countable)) return false;
   if (size_of(p.a.dtype) != 2 || p.b.dtype != p.a.dtype || !is_wide_float(p.d.dtype)) return false;
   // Lines of pixels without gaps are read by words; outputs' gradients by 16 bytes.
-  const Images images = images_of(p, true), beside = images_of(p, false);
-  const int64_t across = kind == Conv::dgrad ? outputs(conv.axes[2]) : conv.axes[2].size;
-  if (images.stride != channels || across * channels % 2 != 0) return false;
-  if (images.layout.alignment % window_piece({.vector = uint32_t(channels)}) != 0) return false;
-  if (back && (beside.stride % 8 != 0 || beside.layout.alignment % 16 != 0 || p.epilogue.function != nullptr))
-    return false;
+  const MatrixLayout& images = images_of(p);
+  const int64_t across = conv.kind == Conv::dgrad ? outputs(conv.axes[2]) : conv.axes[2].size;
+  if (images.stride_row != channels || across * channels % 2 != 0) return false;
+  if (images.alignment % window_piece({.vector = uint32_t(channels)}) != 0) return false;
+  if (back && (p.a.stride_col % 8 != 0 || p.a.alignment % 16 != 0 || p.epilogue.function != nullptr)) return false;
   if (is_gated(p) || reduces(p) || p.has_scale_d || p.has_amax || finds_scales(p)) return false;
   const bool splits = p.split_k_mode == SplitKMode::automatic || (back && p.split_k_mode == SplitKMode::parallel);
   if (!splits && p.split_k_mode != SplitKMode::none) return false;
   if (p.split_k_slices > 1 && !back) return false;
   const bool wanted = p.kernel == KernelFamily::automatic || p.kernel == KernelFamily::direct;
-  if (!back && channels > kMostOfGradients && direct_shift_spec(p, device))
-    return false;  // whose tiles have the same names
+  if (channels > kMostOfGradients && direct_shift_spec(p, device)) return false;  // whose tiles have the same names
   return wanted && device.compute_capability >= 80;
 }
 
 /// Tiles of all images, of one block of filters.
-int64_t tiles_of(const ConvLayout& of) {
-  const ConvLayout conv = windows_of(of);
-  const uint32_t strips = strips_of(of);
+int64_t tiles_of(const ConvLayout& conv) {
+  const uint32_t strips = strips_of(conv);
   return ceil_div<int64_t>(pixels_made(conv.kind, conv.axes[2]), strips * kWindowStrip) *
          ceil_div<int64_t>(pixels_made(conv.kind, conv.axes[1]), rows_of_tile(strips)) * conv.images *
-         pixels_made(conv.kind, conv.axes[0]);
+         (conv.kind == Conv::wgrad ? 1 : pixels_made(conv.kind, conv.axes[0]));
 }
 
 }  // namespace
@@ -197,7 +175,7 @@ std::optional<Choice> make_direct_windows_choice(const GemmProblem& problem, con
 
 DirectShape direct_windows_shape(const Choice& choice) {
   const GemmConfig& c = choice.config;
-  const ConvLayout conv = windows_of(choice.problem.conv);
+  const ConvLayout& conv = choice.problem.conv;
   DirectShape shape = direct_images(conv);
   for (uint32_t i = 0; i < 2; ++i) shape.pad[i] = pad_of(conv.kind, conv.axes[1 + i]);
   set_depth(shape, conv);
@@ -221,10 +199,11 @@ double predict_direct_windows_us(const Choice& choice, const DeviceInfo& device)
     const double levels = std::ceil(of.team / kPartsOfRound) + std::ceil(of.teams / kPartsOfRound);
     const double rounds = choice.spec.slices > 1 ? std::ceil(double(direct_made(c)) / kDirectThreads) * levels : 0;
     const double tiles = tiles_of_cta * ctas_of_sm * (kTileUs + kLoadUs * loads);
-    return (c.direct.turned ? 1 : kGatherFactor) * (kGradientUs + kRoundUs * rounds + std::max(tiles, memory));
+    return kGatherFactor * (kGradientUs + kRoundUs * rounds + std::max(tiles, memory));
   }
   const double multiply_adds = tiles_of_cta * ctas_of_sm * c.tile.m * c.tile.n * window_depth(c.direct);
-  return kLaunchUs + std::max(multiply_adds / (kMultiplyAddsPerClock * device.clock_ghz * 1e3), memory);
+  const double us = kLaunchUs + std::max(multiply_adds / (kMultiplyAddsPerClock * device.clock_ghz * 1e3), memory);
+  return (c.conv.kind == Conv::dgrad ? kRivalFactorOfGradients : kRivalFactor) * us;
 }
 
 }  // namespace cleave
