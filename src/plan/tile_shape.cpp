@@ -112,7 +112,7 @@ bool registers_suffice(const GemmConfig& c) {
   const bool many_scales = (two_waves || c.scales.promote) && c.weights.group < kWidestWeightGroup;
   const bool integers_join = c.operands.a == DType::i8 && c.schedule.split == SplitKMode::parallel;
   const bool beside = c.epilogue.has_c || crowds(c) || c.cluster.k > 1 || ragged || many_scales || integers_join;
-  const uint32_t with_parts = c.scales.promote ? promotion_registers(c, 1) : kept;
+  const uint32_t with_parts = c.scales.promote ? promotion_registers(c, weight_parts(c)) : kept;
   const uint32_t too_many = c.warps.consumers == 3 ? 96 : !beside ? 144 : c.scales.promote ? 120 : 128;
   if (has_weights(c) && with_parts >= (c.warps.consumers == 4 ? too_many_of_four(c) : too_many)) return false;
   // Nor do 144 accumulators for C or for a function with as much to read, and 160 for a walk that sums slices in turn,
@@ -122,9 +122,9 @@ bool registers_suffice(const GemmConfig& c) {
   if (kept >= 160 && (walks_far || c.operands.a == DType::f32)) return false;
   if (two_waves && !two_waves_suffice(c)) return false;
   // Nor do two waves, or 112 accumulators, that such a function and a sum of slices in turn are added to; with a walk
-  // through groups of K 96.
+  // through groups of K, or gates among rows, 96.
   const bool in_turn = c.schedule.split == SplitKMode::serial, in_groups_of_k = c.schedule.grouping == Grouping::k;
-  if (crowds(c) && in_turn && (two_waves || kept >= (in_groups_of_k ? 96 : 112))) return false;
+  if (crowds(c) && in_turn && (two_waves || kept >= (in_groups_of_k || gates_rows(c) ? 96 : 112))) return false;
   // Nor do sums of integers that meet as floats, in chunks that no store is as wide as.
   const bool integers_meet = c.operands.a == DType::i8 && in_turn;
   if (kept >= 112 && c.tile.n % 64 != 0 && integers_meet) return false;
