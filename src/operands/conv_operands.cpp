@@ -8,7 +8,6 @@
 #include "base/refuse.h"
 #include "cleave/conv.h"
 #include "cleave/core/saturate.h"
-#include "cleave/epilogue.h"
 #include "cleave/names.h"
 #include "operands/epilogue_operands.h"
 #include "operands/scales.h"
@@ -153,18 +152,14 @@ class Builder {
   }
 
   void place_d() {
-    std::optional<DType> d_type = options_.d_type;
-    const EpilogueFunction* const function = t_.epilogue.function;
-    if (function != nullptr && !d_type) d_type = function->outputs()[0].dtype;
+    const std::optional<DType> d_type = asked_type(options_.d_type, t_.epilogue.function);
     if (!t_.out) {
       p_.d.dtype = d_type.value_or(default_output(p_));
       return;
     }
     const Operand& out = *t_.out;
     check(out, "out", form(kAnyType));
-    if (d_type && *d_type != out.dtype) {
-      refuse_type("out is {}, but out_dtype is {}; omit one of them", to_string(out.dtype), to_string(*d_type));
-    }
+    check_type_of_out(out, d_type);
     p_.d = layout_like_d(out, "out", true);
     arguments_.d = out.data;
   }
@@ -224,11 +219,15 @@ class Builder {
   void check_channels() const {
     // A product with groups could overflow, as x may be numbers without a tensor.
     if (x_[1] % options_.groups == 0 && x_[1] / options_.groups == w_[1]) return;
-    refuse_value(
-        "{0} is {1} and {2} is {3}, with groups = {4}: {2} is for {4} x {5} channels, but {0} has {6}. Pass one with "
-        "other channels, or other groups",
-        options_.kind == Conv::dgrad ? "input_size" : "input", text(x_),
-        options_.kind == Conv::wgrad ? "weight_size" : "weight", text(w_), options_.groups, w_[1], x_[1]);
+    const int last = options_.axes + 1;
+    const bool channels_are_last = x_[last] % options_.groups == 0 && x_[last] / options_.groups == w_[last];
+    const char* const remedy = channels_are_last
+                                   ? "Sizes have channels second, also where memory has them last: transpose both"
+                                   : "Pass one with other channels, or other groups";
+    refuse_value("{0} is {1} and {2} is {3}, with groups = {4}: {2} is for {4} x {5} channels, but {0} has {6}. {7}",
+                 options_.kind == Conv::dgrad ? "input_size" : "input", text(x_),
+                 options_.kind == Conv::wgrad ? "weight_size" : "weight", text(w_), options_.groups, w_[1], x_[1],
+                 remedy);
   }
 
   ConvAxis make_axis(int i) const {

@@ -2,25 +2,11 @@
 #pragma once
 
 #include "cleave/peers/gather_config.h"
+#include "cleave/peers/gathered_piece.h"
 #include "cleave/peers/meeting.h"
 #include "cleave/ptx/sync.h"
 
 namespace cleave {
-
-template <uint32_t Bytes>
-struct GatheredPiece;
-template <>
-struct GatheredPiece<16> {
-  using Type = uint4;
-};
-template <>
-struct GatheredPiece<4> {
-  using Type = uint32_t;
-};
-template <>
-struct GatheredPiece<1> {
-  using Type = uint8_t;
-};
 
 template <GatherConfig C>
 CLEAVE_DEVICE void gather(const GatherParams& p) {
@@ -30,7 +16,7 @@ CLEAVE_DEVICE void gather(const GatherParams& p) {
   ptx::grid_dependency_wait();
   if (p.meeting.size > 1 && !meet(p.meeting)) return;
   const uint32_t step = gridDim.x * C.threads;
-#pragma unroll 1
+  CLEAVE_NO_UNROLL
   for (uint32_t first = blockIdx.x * C.threads + threadIdx.x; first < p.pieces; first += kAhead * step) {
     Piece pieces[kAhead];
     uint32_t places[kAhead];

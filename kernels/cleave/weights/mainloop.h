@@ -121,7 +121,7 @@ struct WeightMainloop {
     Loaded loaded;
     if constexpr (kLoadsAhead) load(work, 0, state, loaded);
     uint32_t previous = 0;
-#pragma unroll 1
+    CLEAVE_NO_UNROLL
     for (uint32_t i = 0; i < work.k_count; ++i) {
       const auto here = state;
       state.advance();
@@ -164,7 +164,7 @@ struct WeightMainloop {
     Loaded loaded;
     if constexpr (kLoadsAhead) load(work, 0, state, loaded);
     uint32_t previous = 0;
-#pragma unroll 1
+    CLEAVE_NO_UNROLL
     for (uint32_t i = 0; i < work.k_count; ++i) {
       const auto here = state;
       state.advance();
