@@ -28,6 +28,7 @@ GemmProblem nvfp4(DType type) {
 GemmProblem bytes(DType type, int64_t group, bool has_zero, WeightFormat format = WeightFormat::int4) {
   GemmProblem p = weights(type, DType::bf16, group, has_zero, Major::k, format);
   p.scale_a = kVector;
+  if (format == WeightFormat::nvfp4) p.scale_b = kVector;
   return p;
 }
 
@@ -64,6 +65,9 @@ void gates(Collector& all) {
     add(all, joined(weights(DType::bf16, DType::bf16, 128, false)), split);
   add(all, joined(weights(DType::f16, DType::f16, 64, true)), SplitKMode::parallel);
   add(all, joined(grouped(mxfp4(DType::bf16), Grouping::m)));
+  GemmProblem reduced = joined(weights(DType::bf16, DType::bf16, 128, false));
+  for (const SplitKMode split : {SplitKMode::none, SplitKMode::parallel, SplitKMode::stream_k})
+    add(all, with_reductions(reduced), split);
 }
 
 void layers(Collector& all) {
@@ -84,6 +88,12 @@ void activations_of_8_bits(Collector& all) {
   add(all, bytes(DType::i8, 32, true), SplitKMode::serial);
   add(all, bytes(DType::i8, 128, false), SplitKMode::parallel);
   add(all, bytes(DType::e4m3, 32, false, WeightFormat::mxfp4));
+  add(all, bytes(DType::i8, 32, false, WeightFormat::mxfp4), SplitKMode::cluster);
+  for (const DType type : {DType::e4m3, DType::i8}) {
+    for (const SplitKMode split : values_of<SplitKMode>) {
+      if (split != SplitKMode::automatic) add(all, bytes(type, 16, false, WeightFormat::nvfp4), split);
+    }
+  }
   GemmProblem layer = bytes(DType::i8, 128, true);
   layer.bias = Bias::row;
   layer.has_c = true;
@@ -94,6 +104,8 @@ void activations_of_8_bits(Collector& all) {
 void groups(Collector& all) {
   add(all, grouped(bytes(DType::e4m3, 64, false), Grouping::m));
   add(all, grouped(bytes(DType::i8, 128, true), Grouping::m), SplitKMode::parallel);
+  add(all, grouped(bytes(DType::e4m3, 16, false, WeightFormat::nvfp4), Grouping::m));
+  add(all, grouped(bytes(DType::i8, 16, false, WeightFormat::nvfp4), Grouping::m), SplitKMode::stream_k);
   add(all, grouped(weights(DType::bf16, DType::bf16, 32, false), Grouping::m));
   add(all, grouped(weights(DType::bf16, DType::bf16, 128, true), Grouping::m), SplitKMode::stream_k);
 }

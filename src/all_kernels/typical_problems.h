@@ -9,6 +9,7 @@
 #include "cleave/conv.h"
 #include "cleave/core/reduction.h"
 #include "cleave/epilogue.h"
+#include "launch/product.h"
 
 namespace cleave::typical {
 
@@ -156,8 +157,11 @@ inline GemmProblem with_matrices(GemmProblem p, const char* function) {
 inline GemmProblem with_reductions(GemmProblem p) {
   const Grouping grouping = p.groups.dimension;
   const bool by_column = grouping == Grouping::n, cut = by_column || grouping == Grouping::m;
-  p.epilogue.function = &epilogue_function(fmt::format(
-      "%0 = multiply acc acc\nd = acc\nnorm = sum {} %0\namax = absmax scalar acc", by_column ? "row" : "column"));
+  const char* const x = is_gated(p) ? "acc.gate" : "acc";
+  const char* const y = is_gated(p) ? "acc.up" : "acc";
+  p.epilogue.function =
+      &epilogue_function(fmt::format("%0 = multiply {0} {1}\nd = {0}\nnorm = sum {2} %0\namax = absmax scalar {1}", x,
+                                     y, by_column ? "row" : "column"));
   const auto line = [&](InputShape shape, int64_t length) {
     const bool own = cut ? is_over_groups(grouping, shape) : p.conv.kind == Conv::none;
     return EpilogueLayout{.shape = shape, .alignment = 4, .stride = 1, .stride_batch = p.batch > 1 && own ? length : 0};

@@ -52,8 +52,8 @@ Layouts layouts_of(const Choice& choice) {
 
 int64_t spacing_step(const GemmProblem& p, const std::vector<ArchChoice>& choices) {
   uint32_t step = p.groups.dimension == Grouping::k && p.scale_a.kind == Scaling::block ? kScaleBlock : 1;
-  for (const auto& [arch, choice] : choices) {
-    const GemmConfig& c = choice.config;
+  for (const ArchChoice& each : choices) {
+    const GemmConfig& c = each.choice.config;
     const auto contiguous = [&](Major major, Grouping other) {
       return c.schedule.grouping == (major == Major::k ? Grouping::k : other);
     };
@@ -68,21 +68,23 @@ int64_t spacing_step(const GemmProblem& p, const std::vector<ArchChoice>& choice
 void describe_archs(const std::vector<ArchChoice>& choices, Vocabulary& v) {
   std::string others = "defined(__CUDA_ARCH__)";  // where nvcc compiles for an architecture without features of its own
   v.flags["has_workspace"] = false;
-  for (const auto& [arch, choice] : choices) {
+  for (const ArchChoice& each : choices) {
+    const auto& [arch, choice, of_rest] = each;
     const std::string number = arch.substr(3), digits = number.substr(0, number.find('a'));
     const std::string feature = fmt::format("defined(__CUDA_ARCH_FEAT_SM{}_ALL)", digits);
     const bool specific = digits != number;
-    if (specific) others += " && !" + feature;
+    if (specific && !of_rest) others += " && !" + feature;
     v.flags["has_workspace"] |= needs_workspace(choice.config) || choice.config.epilogue.function.reduces();
-    v.archs.push_back({{"arch", arch},
+    v.archs.push_back({{"arch", each.name()},
                        {"number", number},
                        {"guard", specific ? feature : ""},
                        {"major", std::to_string(std::stoi(digits) / 10)},
                        {"any_minor", spell(!specific)},
-                       {"constant", "kSm" + number},
+                       {"constant", "kSm" + number + (of_rest ? "Rest" : "")},
                        {"config", initialiser(choice.config)},
                        {"kernel", family_traits(choice.config.family).kernel},
                        {"transposed", spell(choice.spec.transposed)},
+                       {"of_rest", spell(of_rest)},
                        {"slices", std::to_string(choice.spec.slices)},
                        {"units", std::to_string(uint64_t(choice.most_tiles) * std::max(choice.spec.slices, 1u))}});
   }

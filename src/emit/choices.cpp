@@ -9,6 +9,7 @@
 #include "plan/catalogue/candidates.h"
 #include "plan/gpu_plan.h"
 #include "plan/model_device.h"
+#include "plan/two_heights.h"
 #include "runtime/kernel_cache.h"
 
 namespace cleave {
@@ -80,10 +81,17 @@ std::vector<ArchChoice> choose_all(const GemmPlan& plan, std::vector<std::string
   archs.erase(std::ranges::unique(archs).begin(), archs.end());
   std::vector<ArchChoice> choices;
   for (const std::string& arch : archs) {
-    Choice choice = choose(plan, arch, own);
-    choice.config.epilogue.c_pairs &= choice.config.store.by_tma;               // else a call's sizes may be odd
-    choice.config.operands.static_a = choice.config.operands.static_b = false;  // promised of this plan's calls alone
-    choices.push_back({arch, std::move(choice)});
+    if (const Heights heights = heights_of(plan); heights.tall != nullptr && arch == own) {
+      choices.push_back({arch, *heights.tall});
+      choices.push_back({arch, *heights.rest, true});
+    } else {
+      choices.push_back({arch, choose(plan, arch, own)});
+    }
+  }
+  for (ArchChoice& each : choices) {
+    GemmConfig& config = each.choice.config;
+    config.epilogue.c_pairs &= config.store.by_tma;               // else a call's sizes may be odd
+    config.operands.static_a = config.operands.static_b = false;  // promised of this plan's calls alone
   }
   return choices;
 }

@@ -71,7 +71,8 @@ void add_code(std::string_view folder, const std::string& name, EmittedFiles& fi
 
 void add_images(const std::vector<ArchChoice>& choices, const Vocabulary& vocabulary, EmittedFiles& files) {
   for (size_t i = 0; i < choices.size(); ++i) {
-    const auto& [arch, choice] = choices[i];
+    const std::string name = choices[i].name();
+    const GemmConfig& config = choices[i].choice.config;
     const auto add = [&](const std::string& source, const char* text, const std::string& image, const char* ending) {
       const std::string cubin = compile(source, choices[i].arch).cubin;
       Vocabulary own = vocabulary;
@@ -83,9 +84,9 @@ void add_images(const std::vector<ArchChoice>& choices, const Vocabulary& vocabu
       own.words["image_numbers"] = as_numbers(cubin);
       add_templates("image/", own, files);
     };
-    add(gemm_source(choice.config), "The kernel", arch, "Image");
-    if (choice.config.epilogue.function.reduces())
-      add(reduce_source(reduce_config(choice.config)), "What joins partial results", arch + "_reduce", "ReduceImage");
+    add(gemm_source(config), "The kernel", name, "Image");
+    if (config.epilogue.function.reduces())
+      add(reduce_source(reduce_config(config)), "What joins partial results", name + "_reduce", "ReduceImage");
   }
 }
 

@@ -112,6 +112,10 @@ void describe_kernels(const std::vector<ArchChoice>& choices, Vocabulary& v) {
   describe_archs(choices, v);
   for (const ArchChoice& choice : choices) {
     const std::string number = choice.arch.substr(3);
+    if (choice.of_rest) {
+      kernels.push_back(fmt::format("{} for the rows of B beside its whole waves", to_string(choice.choice.spec)));
+      continue;
+    }
     archs.push_back(choice.arch);
     kernels.push_back(fmt::format("{} on {}", to_string(choice.choice.spec), choice.arch));
     gencodes.push_back(fmt::format("--generate-code=arch=compute_{0},code=[sm_{0}]", number));

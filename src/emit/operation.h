@@ -13,6 +13,9 @@ namespace cleave {
 struct ArchChoice {
   std::string arch;  ///< "sm_80", "sm_90a"
   Choice choice;
+  bool of_rest = false;  ///< the second launch of a packed weight in two heights: the one before is the first
+
+  std::string name() const { return of_rest ? arch + "_rest" : arch; }
 };
 
 /// Everything but the name and what belongs to a target. `problem` is what was planned. Throws

@@ -19,7 +19,8 @@ constexpr double kMemory = 0.6;  // and of memory's bandwidth, where D goes ther
 bool may_quantize_apart(const GemmProblem& p, bool halves) {
   if (!finds_scales(p) || !is_product(p) || p.batch > 1 || p.has_amax) return false;
   if (p.has_c && size_of(p.c.dtype) == 1) return false;  // it could be D's type
-  return !halves || activation_of(p) == Activation::swiglu;
+  // A packed weight's gates and ups take turns.
+  return !halves || (activation_of(p) == Activation::swiglu && p.weights_b.format == WeightFormat::none);
 }
 
 GemmProblem unquantized(const GemmProblem& problem, bool halves) {

@@ -8,6 +8,7 @@
 #include "cleave/config/scale_lines.h"
 #include "cleave/config/store_chunk.h"
 #include "cleave/config/threads.h"
+#include "cleave/config/weight_lines.h"
 #include "cleave/epilogue.h"
 
 namespace cleave {
@@ -70,9 +71,9 @@ class Spills {
   }
 
   /// Two waves of sums beside what the function reads of matrices, does and makes; with slices in turn already two
-  /// waves of any, or 112 sums, or 96 and a walk through groups of K.
+  /// waves of any, or 112 sums, or 96 and a walk through groups of K or gates among rows.
   bool beside_function() const {
-    if (crowds(c_) && in_turn_ && (two_waves_ || kept_ >= (in_groups_of_k_ ? 96 : 112))) return true;
+    if (crowds(c_) && in_turn_ && (two_waves_ || kept_ >= (in_groups_of_k_ || gates_rows(c_) ? 96 : 112))) return true;
     if (!two_waves_) return false;
     const FunctionConfig& function = c_.epilogue.function;
     const uint32_t matrices = inputs_by_element(c_, function.inputs);
@@ -105,7 +106,7 @@ class Spills {
     const bool many_scales = (two_waves_ || c_.scales.promote) && c_.weights.group < kWidestWeightGroup;
     const bool integers_join = integers_ && split_ == SplitKMode::parallel;
     const bool more = c_.epilogue.has_c || crowds(c_) || c_.cluster.k > 1 || ragged_ || many_scales || integers_join;
-    const uint32_t with_parts = c_.scales.promote ? promotion_registers(c_, 1) : kept_;
+    const uint32_t with_parts = c_.scales.promote ? promotion_registers(c_, weight_parts(c_)) : kept_;
     const uint32_t too_many = c_.warps.consumers == 3 ? 96 : !more ? 144 : c_.scales.promote ? 120 : 128;
     return with_parts >= (c_.warps.consumers == 4 ? too_many_of_four() : too_many);
   }

@@ -3,23 +3,19 @@
 #include <fmt/format.h>
 
 #include <atomic>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "base/refuse.h"
 #include "cleave/device.h"
+#include "launch/two_heights.h"
 #include "plan/cost/cost.h"
 #include "problem/arguments.h"
-#include "problem/placement.h"
 #include "problem/problem.h"
 #include "process/host_bytes.h"
 
 namespace cleave {
 namespace {
-
-/// With more waves, the last one's share is small.
-constexpr uint32_t kMostWaves = 6;
 
 bool can_be_parted(const GemmProblem& p) {
   const bool plain = p.epilogue.function == nullptr || activation_of(p) != Activation::none;
@@ -28,42 +24,12 @@ bool can_be_parted(const GemmProblem& p) {
          p.kernel != KernelFamily::streamed && p.split_k_mode == SplitKMode::automatic && p.split_k_slices == 0;
 }
 
-/// The problem with `rows` of the weight's rows.
-GemmProblem part_of(const GemmProblem& whole, int64_t rows) {
-  GemmProblem part = whole;
-  part.n = rows;
-  return part;
-}
-
 /// The fastest that needs no workspace.
 std::optional<Choice> fastest(const GemmProblem& problem, const DeviceInfo& device) {
   for (Choice& choice : candidates(problem, device)) {
     if (choice.workspace_bytes() == 0) return std::move(choice);
   }
   return std::nullopt;
-}
-
-/// The arguments of the part that begins with row `first` of the weight, where `before` is the part ahead of it.
-GemmArguments arguments_of_rest(const GemmProblem& whole, const GemmProblem& before, const GemmArguments& all) {
-  GemmArguments own = all;
-  const auto move = [](auto*& data, int64_t bytes) {
-    using Byte = std::conditional_t<std::is_const_v<std::remove_pointer_t<std::remove_reference_t<decltype(data)>>>,
-                                    const char, char>;
-    using Pointer = std::remove_reference_t<decltype(data)>;
-    if (data != nullptr) data = reinterpret_cast<Pointer>(reinterpret_cast<Byte*>(data) + bytes);
-  };
-  const int64_t rows = before.n;
-  const auto column_bytes = [&](const Placement& matrix) {
-    return rows * matrix.layout.stride_col * int64_t(size_of(matrix.layout.dtype));
-  };
-  move(own.b, b_of(before).columns);
-  move(own.c, column_bytes(c_of(whole)));
-  move(own.d, column_bytes(d_of(whole)));
-  if (whole.bias == Bias::row) move(own.bias, column_bytes(bias_of(whole)));
-  if (whole.scale_b.kind == Scaling::vector) move(own.scale_b, rows * int64_t(sizeof(float)));
-  move(own.weight_scale, column_bytes(weight_scale_of(whole)));
-  move(own.weight_zero, column_bytes(weight_zero_of(whole)));
-  return own;
 }
 
 class TwoHeightsPlan final : public ChosenPlan {
@@ -77,7 +43,7 @@ class TwoHeightsPlan final : public ChosenPlan {
     check_arguments(problem(), arguments);
     if (!is_ready_.load(std::memory_order_acquire)) prepare(stream);  // both, before the first is launched
     tall_->run(arguments, workspace, workspace_bytes, stream);
-    rest_->run(arguments_of_rest(problem(), tall_->problem(), arguments), workspace, workspace_bytes, stream);
+    rest_->run(arguments_behind(problem(), tall_->problem().n, arguments), workspace, workspace_bytes, stream);
   }
   void prepare(void* stream) const override {
     tall_->prepare(stream);
@@ -105,6 +71,7 @@ class TwoHeightsPlan final : public ChosenPlan {
   std::vector<Candidate> candidates() const override { return best_->candidates(); }
   double roofline_us() const override { return best_->roofline_us(); }
   const Choice& choice() const override { return best_->choice(); }
+  Heights heights() const { return {&tall_->choice(), &rest_->choice()}; }
 
  private:
   std::shared_ptr<const ChosenPlan> best_;  // in one launch, which never runs
@@ -120,12 +87,8 @@ std::optional<TwoHeights> find_two_heights(const GemmProblem& problem, const Dev
   double least = best.predicted_us;
   for (const uint32_t height : {256u, 192u, 128u}) {
     Spec spec{.transposed = true, .tile_m = height, .tile_n = 128};
-    const auto whole = make_choice(problem, device, spec);
-    if (!whole) continue;
-    const auto in_wave = uint32_t(device.num_sms), waves = uint32_t(whole->tiles) / in_wave;
-    const int64_t columns = ceil_div(problem.m, int64_t(spec.tile_n));
-    const int64_t rows = waves * in_wave / columns * height;
-    if (waves == 0 || waves > kMostWaves || rows == 0 || rows >= problem.n) continue;
+    const int64_t rows = rows_of_whole_waves(problem, height, spec.tile_n, uint32_t(device.num_sms));
+    if (rows == 0) continue;
     auto tall = make_choice(part_of(problem, rows), device, spec);
     if (!tall) continue;
     tall->predicted_us = predict_us(*tall, device);
@@ -136,6 +99,11 @@ std::optional<TwoHeights> find_two_heights(const GemmProblem& problem, const Dev
     found = {problem, *std::move(tall), *std::move(rest)};
   }
   return found;
+}
+
+Heights heights_of(const GemmPlan& plan) {
+  const auto* const parted = dynamic_cast<const TwoHeightsPlan*>(&plan);
+  return parted == nullptr ? Heights() : parted->heights();
 }
 
 std::shared_ptr<const GemmPlan> make_two_heights_plan(const TwoHeights& heights, const Choice& best, std::string why) {

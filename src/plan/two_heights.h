@@ -22,6 +22,12 @@ struct TwoHeights {
 /// none that can be parted.
 std::optional<TwoHeights> find_two_heights(const GemmProblem& problem, const DeviceInfo& device, const Choice& best);
 
+/// The choices of a plan's two launches; none if it is no such plan.
+struct Heights {
+  const Choice *tall = nullptr, *rest = nullptr;
+};
+Heights heights_of(const GemmPlan& plan);
+
 /// Shows `best` wherever one choice is asked for.
 std::shared_ptr<const GemmPlan> make_two_heights_plan(const TwoHeights& heights, const Choice& best, std::string why);
 

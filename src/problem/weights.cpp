@@ -29,19 +29,9 @@ void check_group(const GemmProblem& p, const WeightLayout& weights, Messages& ou
 /// What codes are made elements of, and the scales of the other operand's rows, which those of 8 bits may have.
 void check_activations(const GemmProblem& p, Messages& out) {
   const DType type = p.a.dtype;
-  const WeightFormat format = p.weights_b.format;
   const bool bytes = type == DType::e4m3 || type == DType::i8;
   if (!bytes && size_of(type) != 2) {
     out.add("a is {}, but b is a packed weight; pass a of bfloat16, float16, float8_e4m3fn or int8", to_string(type));
-  }
-  if (bytes && format == WeightFormat::nvfp4) {
-    out.add(
-        "a is {}, but format is nvfp4, where 16 columns share a scale: 8 bits are multiplied by 32 at once; pass a of "
-        "bfloat16 or float16",
-        to_string(type));
-  }
-  if (type == DType::i8 && format == WeightFormat::mxfp4) {
-    out.add("a is int8, but format is mxfp4, whose codes are floats; pass a of float8_e4m3fn, bfloat16 or float16");
   }
   if (p.scale_a.kind == Scaling::none) return;
   if (!bytes) {
@@ -72,11 +62,8 @@ void check_company(const GemmProblem& p, Messages& out) {
     out.add("n is {}, but b is a packed weight of gates and ups, {} of each in turn; pad both with rows of zeros", p.n,
             kGateRows);
   }
-  if (is_gated(p) && reduces(p)) {
-    out.add("{}, but b is a packed weight, and an output is reduced; reduce d in a step of its own", gate_of(p));
-  }
-  if (finds_scales(p)) {
-    out.add("out_scale is given, but b is a packed weight; quantise d in a step of its own");
+  if (finds_scales(p) && (p.batch > 1 || p.groups.dimension != Grouping::none)) {
+    out.add("out_scale is given, but b is packed weights of several products; quantise d in a step of its own");
   }
   if (p.k == 0) out.add("k is 0, but b is a packed weight, which has one column at least");
   if (p.kernel == KernelFamily::portable || p.kernel == KernelFamily::direct) {

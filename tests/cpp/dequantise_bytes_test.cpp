@@ -23,8 +23,12 @@ void expect_elements(Value value) {
   const float factor = weight_factor(C);
   for (uint32_t zero = 0; zero < 16; ++zero) {
     const uint32_t zeros[2] = {zero, 15 - zero}, one[2] = {0x3c00, 0x3c00}, exponents[2] = {127, 127};
+    const uint32_t eights[2] = {0x38, 0x38};  // of e4m3
     typename Dequantise::Row rows[2];
-    Dequantise::rows(C.weights.format == WeightFormat::mxfp4 ? exponents : one, zeros, rows);
+    const auto& of_ones = C.weights.format == WeightFormat::mxfp4   ? exponents
+                          : C.weights.format == WeightFormat::nvfp4 ? eights
+                                                                    : one;
+    Dequantise::rows(of_ones, zeros, rows);
     EXPECT_EQ(rows[0].scale, 1.0f);
     for (uint32_t first = 0; first < 16; ++first) {
       uint32_t word = 0;
@@ -52,8 +56,11 @@ TEST(DequantiseBytes, Int4IsExact) {
 }
 
 TEST(DequantiseBytes, E2m1IsExact) {
-  expect_elements<config_of(DType::e4m3, WeightFormat::mxfp4, false)>(
-      [](uint32_t code, uint32_t) { return e2m1_to_float(code); });
+  const auto value = [](uint32_t code, uint32_t) { return e2m1_to_float(code); };
+  expect_elements<config_of(DType::e4m3, WeightFormat::mxfp4, false)>(value);
+  expect_elements<config_of(DType::e4m3, WeightFormat::nvfp4, false)>(value);
+  expect_elements<config_of(DType::i8, WeightFormat::mxfp4, false)>(value);
+  expect_elements<config_of(DType::i8, WeightFormat::nvfp4, false)>(value);
 }
 
 TEST(DequantiseBytes, ScalesOfEveryByte) {
@@ -66,6 +73,14 @@ TEST(DequantiseBytes, ScalesOfEveryByte) {
       EXPECT_TRUE(std::isnan(rows[0].scale));
     } else {
       EXPECT_EQ(rows[0].scale, std::ldexp(1.0f, int(scale) - 127));
+    }
+    constexpr GemmConfig kOfFloats = config_of(DType::i8, WeightFormat::nvfp4, false);
+    const uint32_t floats[2] = {scale, 255 - scale};
+    DequantiseBytes<kOfFloats>::Row of_floats[2];
+    DequantiseBytes<kOfFloats>::rows(floats, zeros, of_floats);
+    for (uint32_t i = 0; i < 2; ++i) {
+      const float expected = fp8_to_float<3>(uint8_t(floats[i]));
+      EXPECT_TRUE(of_floats[i].scale == expected || (std::isnan(of_floats[i].scale) && std::isnan(expected)));
     }
   }
 }

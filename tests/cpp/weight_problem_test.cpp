@@ -60,8 +60,12 @@ TEST(WeightProblem, ActivationsOfEightBits) {
     p.scale_a = {.kind = Scaling::vector, .stride_row = 1};
     return p;
   };
-  for (const GemmProblem& p : {eight(DType::e4m3, WeightFormat::int4, 64), eight(DType::i8, WeightFormat::int4, 512),
-                               eight(DType::e4m3, WeightFormat::mxfp4, 32)}) {
+  GemmProblem nvfp4 = eight(DType::e4m3, WeightFormat::nvfp4, 16);
+  expect_refusal(nvfp4, {"global_scale is missing, but format is nvfp4"});
+  nvfp4.scale_b.kind = Scaling::vector;
+  for (const GemmProblem& p :
+       {eight(DType::e4m3, WeightFormat::int4, 64), eight(DType::i8, WeightFormat::int4, 512),
+        eight(DType::e4m3, WeightFormat::mxfp4, 32), eight(DType::i8, WeightFormat::mxfp4, 32), nvfp4}) {
     EXPECT_EQ(validate(p), kFine);
     EXPECT_FALSE(sums_are_integers(p));
     const std::string text = problem_text(p);
@@ -69,7 +73,7 @@ TEST(WeightProblem, ActivationsOfEightBits) {
     ASSERT_TRUE(parsed) << text;
     EXPECT_EQ(problem_text(*parsed), text);
     EXPECT_EQ(parsed->scale_a.kind, Scaling::vector);
-    EXPECT_EQ(parsed->scale_b.kind, Scaling::none);
+    EXPECT_EQ(parsed->scale_b.kind, p.scale_b.kind);
     const auto found = candidates(p, device_info(kPlanOnlyH100));
     EXPECT_FALSE(found.empty());
     for (const Choice& choice : found) {
@@ -77,13 +81,10 @@ TEST(WeightProblem, ActivationsOfEightBits) {
       EXPECT_EQ(c.family, KernelFamily::sm90);
       EXPECT_TRUE(c.scales.promote);
       EXPECT_EQ(c.tile.k, 128u);
-      EXPECT_TRUE(c.epilogue.scaled_columns && !c.epilogue.scaled_rows);
+      EXPECT_TRUE(c.epilogue.scaled_columns);
+      EXPECT_EQ(c.epilogue.scaled_rows, p.scale_b.kind == Scaling::vector);
     }
   }
-  expect_refusal(eight(DType::i8, WeightFormat::mxfp4, 32), {"a is int8, but format is mxfp4"});
-  GemmProblem nvfp4 = eight(DType::e4m3, WeightFormat::nvfp4, 16);
-  nvfp4.scale_b.kind = Scaling::vector;
-  expect_refusal(nvfp4, {"a is float8_e4m3fn, but format is nvfp4"});
   GemmProblem integers = eight(DType::i8, WeightFormat::int4, 64);
   integers.d.dtype = integers.c.dtype = DType::i32;
   const Refusals of_integers = validate(integers);

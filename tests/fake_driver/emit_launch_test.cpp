@@ -8,6 +8,7 @@
 #include "plan/gpu_plan.h"
 #include "plan/make_plan.h"
 #include "plan/reductions.h"
+#include "plan/two_heights.h"
 
 namespace cleave {
 namespace {
@@ -118,6 +119,39 @@ std::string name_of(const testing::TestParamInfo<EmitCase>& info) {
 
 INSTANTIATE_TEST_SUITE_P(Operations, EmitLaunch, testing::ValuesIn(emit_cases()), name_of);
 INSTANTIATE_TEST_SUITE_P(Reductions, EmitLaunch, testing::ValuesIn(emit_reduction_cases()), name_of);
+
+/// A packed weight in two heights is two launches there, too; one whose tiles fill no wave is one.
+TEST(EmitLaunchTwoHeights, AreTheLibrarys) {
+  for (const WeightFormat format : {WeightFormat::int4, WeightFormat::nvfp4}) {
+    const bool zeros = format == WeightFormat::int4;
+    const auto problem_of = [&](int64_t tokens, int64_t rows) {
+      const GemmProblem matrices = product(tokens, rows, 4096, DType::bf16, DType::bf16);
+      return packed(zeros ? matrices : with_epilogue(matrices), format, zeros ? 128 : 16, zeros);
+    };
+    const GemmProblem problem = problem_of(256, 28672);
+    const auto own = plan(problem);
+    const Heights heights = heights_of(*own);
+    ASSERT_NE(heights.tall, nullptr) << own->kernel_name();
+    const Project project(zeros ? "two_heights" : "two_heights_of_floats", *own, assignments(problem));
+    ASSERT_TRUE(project.is_built());
+    const GemmArguments arguments = some_arguments(problem);
+    const int before = fake_driver_last_launch()->count;
+    const Probe probe = project.call(problem, arguments);
+    ASSERT_STREQ(probe.reason, "");
+    EXPECT_EQ(probe.workspace_size, 0u);
+    const Launch emitted = *fake_driver_last_launch();
+    EXPECT_EQ(emitted.count, before + 2);
+    const Launch expected = launch(*own, arguments);
+    EXPECT_EQ(expected.count, emitted.count + 2);
+    expect_equal(emitted, expected, problem, heights.rest->config);
+
+    const GemmProblem few = problem_of(256, 2048);
+    ASSERT_STREQ(project.call(few, some_arguments(few)).reason, "");
+    const Launch alone = *fake_driver_last_launch();
+    EXPECT_EQ(alone.count, expected.count + 1);
+    expect_equal(alone, launch(*plan_as(few, heights.tall->spec), some_arguments(few)), few, heights.tall->config);
+  }
+}
 
 /// There are sums over no rows, too, which are zero.
 TEST(EmitLaunchReductions, OfAnEmptyDAreWritten) {

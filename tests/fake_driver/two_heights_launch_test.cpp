@@ -37,7 +37,7 @@ void check(const GemmProblem& whole, int64_t first, int64_t scale_bytes) {
   own.c = all.c == nullptr ? nullptr : behind(all.c, first * 2);
   own.d = behind(all.d, first * 2);
   own.bias = all.bias == nullptr ? nullptr : behind(all.bias, first * int64_t(size_of(whole.bias_dtype)));
-  own.scale_b = all.scale_b == nullptr ? nullptr : all.scale_b + first;
+  own.scale_b = all.scale_b == nullptr ? nullptr : all.scale_b + first * whole.scale_b.stride_row;
   own.weight_scale = behind(all.weight_scale, first * scale_bytes);
   own.weight_zero = all.weight_zero == nullptr ? nullptr : all.weight_zero + first;
   const int before = fake_driver_last_launch()->count;
@@ -51,6 +51,7 @@ void check(const GemmProblem& whole, int64_t first, int64_t scale_bytes) {
   expect_equal(params.size, of_part.size);
   expect_equal(params.schedule, of_part.schedule, false);
   expect_equal(params.epilogue, of_part.epilogue, false);
+  expect_equal(params.scales_a, of_part.scales_a, false);
   EXPECT_EQ(params.weights.scales, of_part.weights.scales);
   EXPECT_EQ(params.weights.zeros, of_part.weights.zeros);
   EXPECT_EQ(params.weights.stride_k, whole.n);
@@ -60,7 +61,10 @@ constexpr int64_t kTallWave = 132 / 2 * 256, kThreeWaves = 3 * 132 / 2 * 128;  /
 
 TEST(TwoHeightsLaunch, TheSecondBeginsWhereTheFirstEnds) {
   check(packed(matrices(), WeightFormat::int4, 128, true), kTallWave, 2);
-  check(packed(with_epilogue(matrices()), WeightFormat::nvfp4, 16), kThreeWaves, 1);
+  GemmProblem scaled = packed(with_epilogue(matrices()), WeightFormat::nvfp4, 16);
+  check(scaled, kThreeWaves, 1);
+  scaled.scale_b.stride_row = 1;
+  check(scaled, kThreeWaves, 1);
 }
 
 TEST(TwoHeightsLaunch, OneLaunchWhereSomethingHangsOnIt) {

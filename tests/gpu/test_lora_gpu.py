@@ -112,3 +112,14 @@ def test_gradients(rank: int) -> None:
     expected = torch.autograd.grad((wide[3] + torch.cat(parts)).square().sum(), wide)
     for ours, theirs in zip(grads, expected, strict=True):
         assert (ours.double() - theirs).norm() <= 0.02 * theirs.norm()
+
+
+@pytest.mark.parametrize("residual", [False, True])
+def test_out_may_be_a_view_of_x(residual: bool) -> None:
+    x, a, b, y = adapters(2, 16, torch.bfloat16)
+    offs, y = ends((3, len(x) - 3)), y if residual else None
+    expected = cleave.torch.lora(x, a, b, offs, 0.5, y)
+    both = torch.cat((x, x, x), 1)
+    out = both[:, 8 : 8 + b.shape[1]]
+    cleave.torch.lora(both[:, : x.shape[1]], a, b, offs, 0.5, y, out=out)
+    assert torch.equal(out, expected)

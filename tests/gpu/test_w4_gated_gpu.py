@@ -30,6 +30,17 @@ def limited(acc, alpha: cleave.scalar, limit: cleave.scalar):
     return gate * cleave.sigmoid(alpha * gate) * (up + 1.0)
 
 
+@cleave.epilogue
+def reduced(acc):
+    d = cleave.silu(acc.gate) * acc.up
+    return cleave.outputs(d=d, sums=cleave.sum(d, over="rows"), norms=cleave.sum_of_squares(d, over="columns"))
+
+
+@cleave.epilogue
+def largest(acc):
+    return cleave.outputs(d=acc.gate * acc.up, amax=cleave.absmax(acc.up, over="all"))
+
+
 def packed_of(shape: tuple[int, ...], form: str, dtype: torch.dtype = torch.bfloat16) -> cleave.PackedWeights:
     w = (torch.randn(shape, device="cuda") * 0.05).to(dtype)
     return cleave.pack_weights(w, 64 if form == "int4" else None, form, gated=True)
@@ -119,3 +130,43 @@ def test_eight_bits() -> None:
             q, scale = cleave.quantize(torch.randn(m, 1024, device="cuda"), dtype)
             d = cleave.mixed_gemm(q, packed, scale_a=scale, activation="swiglu")
             check(d, q.float() * scale.reshape(-1, 1), cleave.dequantize_weights(packed), None, False)
+
+
+@pytest.mark.parametrize("kernel", ["sm90", "streamed"])
+@pytest.mark.parametrize("mode", MODES)
+def test_what_is_reduced(mode: str, kernel: str) -> None:
+    if kernel == "streamed" and mode not in ("none", "parallel"):
+        pytest.skip("not served")
+    for form in FORMATS:
+        for m, n, k in ((1, 16, 512), (17, 1040, 1280), (200, 2064, 2304)):
+            packed = packed_of((n, k), form)
+            x = torch.randn(m, k, device="cuda").bfloat16()
+            gate, up = (x.double() @ cleave.dequantize_weights(packed).double().t()).chunk(2, -1)
+            expected = torch.nn.functional.silu(gate) * up
+            slices = None if mode in ("none", "stream_k") else 2
+            options = {"split_k_mode": mode, "split_k_slices": slices, "kernel": kernel, "out_dtype": "float32"}
+            out = [torch.full(shape, float("nan"), device="cuda") for shape in ((m, n // 2), (n // 2,), (m,))]
+            cleave.mixed_gemm(x, packed, epilogue=reduced, out=tuple(out), **options)
+            for found, wanted in zip(out, (expected, expected.sum(0), (expected**2).sum(1)), strict=True):
+                assert (found.double() - wanted).abs().max() <= 1e-2 * wanted.abs().max(), (m, n, k, form)
+            d, amax = cleave.mixed_gemm(x, packed, epilogue=largest, **options)
+            assert (d.double() - gate * up).abs().max() <= 1e-2 * (gate * up).abs().max()
+            assert abs(amax.item() / up.abs().max().item() - 1) < 1e-2
+
+
+@pytest.mark.parametrize("granularity", ["block_1x128", "block_128x128", "row", "tensor"])
+@pytest.mark.parametrize("gated", [False, True])
+def test_d_becomes_8_bits(gated: bool, granularity: str) -> None:
+    for m, n, k in ((1, 512, 512), (17, 1056, 1280), (200, 2048, 768)):
+        packed = cleave.pack_weights(torch.randn(n, k, device="cuda").bfloat16() / 16, 64, gated=gated)
+        x = torch.randn(m, k, device="cuda").bfloat16()
+        how = {"activation": "swiglu" if gated else "relu"}
+        for dtype, before in (("int8", "float32"), ("float8_e4m3fn", "bfloat16")):
+            whole = "float32" if granularity == "block_1x128" else before
+            # Sums have one order, whatever the tile.
+            d = cleave.mixed_gemm(x, packed, out_dtype=whole, split_k_mode="none", kernel="sm90", **how)
+            found = cleave.mixed_gemm(
+                x, packed, out_dtype=dtype, out_scale=granularity, split_k_mode="none", kernel="sm90", **how
+            )
+            for made, wanted in zip(found, cleave.quantize(d, dtype, granularity), strict=True):
+                assert torch.equal(made.float(), wanted.float()), (m, n, k, dtype)

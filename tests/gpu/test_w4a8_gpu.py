@@ -20,7 +20,8 @@ E4M3 = torch.float8_e4m3fn
 BYTES = (E4M3, torch.int8)
 MODES = ("none", "serial", "parallel", "cluster", "stream_k")
 TILES = (
-    "64x16", "64x64", "64x128", "64x256", "128x16", "128x32", "128x48", "128x128", "128x240", "192x64", "256x16",
+    "64x16", "64x64", "64x80", "64x128", "64x256", "128x16", "128x32", "128x48", "128x112", "128x128", "128x240",
+    "192x64", "256x16",
     "256x32", "256x48", "256x64",
 )  # fmt: skip
 SIZES = ((1, 64, 256), (3, 200, 512), (17, 129, 1280), (64, 513, 768), (130, 384, 2304))
@@ -52,13 +53,19 @@ class Product:
             scales = 2.0 ** torch.randint(-3, 1, shape, device="cuda").half()
         else:
             scales = (torch.randn(shape, device="cuda") * 0.05).half()
-        self.packed = cleave.pack_weights(codes, self.group, self.weights, scales=scales, zeros=zeros)
         if self.exact:
             self.x = torch.randint(-3, 4, (self.m, self.k), device="cuda").to(self.dtype)
             self.scale = 2.0 ** torch.randint(-2, 3, (self.m,), device="cuda").float()
         else:
             self.x, self.scale = cleave.quantize(torch.randn(self.m, self.k, device="cuda"), self.dtype)
             self.scale = self.scale.reshape(-1)
+        if self.weights == "nvfp4":
+            scales, factor = scales.to(E4M3), torch.full((1,), 0.25, device="cuda")
+        else:
+            factor = None
+        self.packed = cleave.pack_weights(
+            codes, self.group, self.weights, scales=scales, zeros=zeros, global_scale=factor
+        )
         self.out = torch.full((self.m, self.n), float("nan"), device="cuda")
 
     def run(self, **options) -> None:
@@ -70,7 +77,8 @@ class Product:
         sizes = f"{self.m}x{self.n}x{self.k}x1"
         plan = _core.plan_text(f"{sizes} tn {name} float32 scaled weights {self.weights} {self.group}{zeros}", "cuda")
         arrays = {"a": self.x, "b": self.packed.packed, "d": self.out, "scale_a": self.scale,
-                  "weight_scale": self.packed.scales, "weight_zero": self.packed.zeros}  # fmt: skip
+                  "weight_scale": self.packed.scales, "weight_zero": self.packed.zeros,
+                  "scale_b": self.packed.global_scale}  # fmt: skip
         addresses = {name: array.data_ptr() for name, array in arrays.items() if array is not None}
         _core.run_at(_core.plan_as(plan, kernel), addresses, torch.cuda.current_stream().cuda_stream)
 
@@ -96,12 +104,23 @@ def test_groups(group: int | str, dtype: torch.dtype, has_zeros: bool) -> None:
             product.check()
 
 
-def test_mxfp4() -> None:
-    for m, n, k in SIZES:
+@pytest.mark.parametrize("dtype", BYTES)
+@pytest.mark.parametrize(("weights", "group"), [("mxfp4", 32), ("nvfp4", 16)])
+def test_floats(weights: str, group: int, dtype: torch.dtype) -> None:
+    for m, n, k in (*SIZES, (5, 70, 32), (20, 300, 992)):
         for exact in (True, False):
-            product = Product(m, n, k, 32, exact=exact, weights="mxfp4")
+            product = Product(m, n, k, group, dtype, exact=exact, weights=weights)
             product.run()
             product.check()
+
+
+@pytest.mark.parametrize("dtype", BYTES)
+@pytest.mark.parametrize("mode", MODES)
+def test_splits_of_short_groups(mode: str, dtype: torch.dtype) -> None:
+    for m, n, k in ((1, 512, 4096), (40, 1000, 3072), (200, 520, 2048)):
+        product = Product(m, n, k, 16, dtype, weights="nvfp4")
+        product.run(split_k_mode=mode, split_k_slices=None if mode in ("none", "stream_k") else 4)
+        product.check()
 
 
 @pytest.mark.parametrize("dtype", BYTES)
@@ -131,8 +150,11 @@ def test_tiles(tile: str, shared: str, split: str) -> None:
     if shared and (" cluster" in split or tile == "64x16"):
         pytest.skip("not served")
     for m, n, k in ((24, 520, 1152), (260, 1096, 640)):
-        for dtype, group, has_zeros in ((E4M3, 128, False), (torch.int8, 32, True)):
-            product = Product(m, n, k, group, dtype, has_zeros)
+        for dtype, group, has_zeros, weights in (
+            (E4M3, 128, False, "int4"), (torch.int8, 32, True, "int4"), (E4M3, 16, False, "nvfp4"),
+            (torch.int8, 16, False, "nvfp4"), (torch.int8, 32, False, "mxfp4"),
+        ):  # fmt: skip
+            product = Product(m, n, k, group, dtype, has_zeros, weights=weights)
             try:
                 product.run_as(f"sm90 {tile} transposed{shared}{split}")
             except ValueError as error:
@@ -196,16 +218,14 @@ def test_rows_do_not_depend_on_the_batch(dtype: torch.dtype) -> None:
         assert torch.equal(part, product.out[:m]), m
 
 
-@pytest.mark.parametrize("format", ["int4", "mxfp4"])
+@pytest.mark.parametrize("format", ["int4", "mxfp4", "nvfp4"])
 @pytest.mark.parametrize("activation_dtype", ["float8_e4m3fn", "int8"])
 def test_experts_are_the_cpus(activation_dtype: str, format: str) -> None:
     from cleave.torch import W4A8Experts
 
-    if (activation_dtype, format) == ("int8", "mxfp4"):
-        pytest.skip("not served")
-    shapes = (4, 512, 256), (4, 256, 256)
+    shapes, group = ((4, 512, 256), (4, 256, 256)), 16 if format == "nvfp4" else 32
     experts = W4A8Experts.from_packed(
-        *(cleave.pack_weights(torch.randn(shape).bfloat16() / 16, 32, format) for shape in shapes),
+        *(cleave.pack_weights(torch.randn(shape).bfloat16() / 16, group, format) for shape in shapes),
         *(torch.randn(shape[:2]).bfloat16() for shape in shapes),
         activation_dtype,
     )

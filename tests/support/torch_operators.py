@@ -113,6 +113,7 @@ def calls(device: str) -> dict[str, list[Call]]:
         add(ops.mixed_gemm.default, q, codes, half, None, n, k, scale_a=row)
         add(ops.mixed_gemm.full, q, codes, half, zeros, n, k, draw(n), torch.float32, scale_a=one, c=draw(m, n),
             static_b=True, **split)  # fmt: skip
+        add(ops.mixed_gemm.default, q, codes, nvfp4, None, n, 16, None, torch.float32, "nvfp4", draw(1).abs(), row)
 
     groups, total = 3, 300  # of which the last 43 belong to none
     ends = torch.tensor([130, 130, 257], dtype=torch.int32, device=device)

@@ -9,8 +9,10 @@
 
 namespace cleave {
 
-/// Rows of a unit: those of a block of accumulators.
-inline constexpr uint32_t kReducedRows = 16;
+/// Rows of a unit: those of D in a block of accumulators.
+CLEAVE_HD constexpr uint32_t reduced_rows(const GemmConfig& c) {
+  return gates_rows(c) ? 8 : 16;
+}
 
 /// Whether one CTA finishes a tile. Where several share it, any of them may finish any block.
 CLEAVE_HD constexpr bool finishes_whole_tiles(const GemmConfig& c) {
@@ -25,7 +27,7 @@ CLEAVE_HD constexpr uint32_t reduced_columns(const GemmConfig& c) {
 
 /// Units that so many tiles have, along M and along N.
 CLEAVE_HD constexpr uint32_t reduced_row_units(const GemmConfig& c, uint32_t tiles) {
-  return tiles * c.cluster.multicast_m * (c.tile.m / kReducedRows);
+  return tiles * c.cluster.multicast_m * (output_rows(c) / reduced_rows(c));
 }
 CLEAVE_HD constexpr uint32_t reduced_column_units(const GemmConfig& c, uint32_t tiles) {
   return tiles * c.cluster.multicast_n * (output_columns(c) / reduced_columns(c));

@@ -33,7 +33,7 @@ CLEAVE_HD constexpr int32_t weight_exponent(const GemmConfig& c) {
     case DType::e4m3:
       return c.weights.format == WeightFormat::int4 ? 9 : 6;
     case DType::i8:
-      return c.weights.has_zero ? 0 : -4;
+      return c.weights.format != WeightFormat::int4 ? -1 : c.weights.has_zero ? 0 : -4;
     default:
       return c.weights.format == WeightFormat::nvfp4 ? 7 : 0;
   }
@@ -41,6 +41,12 @@ CLEAVE_HD constexpr int32_t weight_exponent(const GemmConfig& c) {
 CLEAVE_HD constexpr float weight_factor(const GemmConfig& c) {
   const int32_t exponent = weight_exponent(c);
   return exponent < 0 ? 1.0f / float(1 << -exponent) : float(1 << exponent);
+}
+
+/// Parts of a warpgroup's sums that are multiplied before they are scaled, as those of elements of 8 bits are: of
+/// groups that are shorter than an instruction two in turn, where the tile leaves registers for them.
+CLEAVE_HD constexpr uint32_t weight_parts(const GemmConfig& c) {
+  return c.weights.group < 32 && c.tile.n <= 64 ? 2 : 1;
 }
 
 /// Rows of the weight that make so many of D's.

@@ -297,17 +297,17 @@ CLEAVE_DEVICE uint32_t pack_pair(DType type, float low, float high) {
   }
   return bits;
 }
+#endif
 
 /// Two numbers of e4m3, `low` and `high` without more bits, as a pair of float16, which has room for all of them.
-CLEAVE_DEVICE uint32_t e4m3_to_f16_pair(uint32_t low, uint32_t high) {
-#if __CUDA_ARCH__ >= 890
+CLEAVE_HD uint32_t e4m3_to_f16_pair(uint32_t low, uint32_t high) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
   uint32_t pair;
   asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(pair) : "h"(uint16_t(low | high << 8)));
   return pair;
 #else
-  return pack_pair(DType::f16, fp8_to_float<3>(uint8_t(low)), fp8_to_float<3>(uint8_t(high)));
+  return float_to_f16(fp8_to_float<3>(uint8_t(low))) | uint32_t(float_to_f16(fp8_to_float<3>(uint8_t(high)))) << 16;
 #endif
 }
-#endif
 
 }  // namespace cleave

@@ -196,19 +196,20 @@ class EpilogueOp {
   /// Output I of a block, of which partial results are kept. By whole warps.
   template <uint32_t I>
   CLEAVE_DEVICE void reduce(uint32_t block, const float (&made)[4]) {
-    static_assert(!gates_rows(C));
     constexpr FunctionOperandConfig kOutput = kFunction.output(I);
     const uint32_t row = tile_.row(block), col = tile_.col(block);
-    float parts[4];
+    float parts[4] = {};
     CLEAVE_UNROLL
-    for (uint32_t i = 0; i < 4; ++i) {
+    for (uint32_t i = 0; i < Fragment<C>::kElements; ++i) {
       const bool exists = row + i / 2 * 8 < tile_.m_end(p_.size) && col + i % 2 < tile_.n_end(p_.size);
       parts[i] = exists ? reduced_part(kOutput.reduction, made[i]) : 0.0f;
     }
     units_[I].template add<kOutput.reduction, kOutput.shape>(parts);
     if (!ends_unit<C, kOutput.shape>(block)) return;
     units_[I].template join_lanes<kOutput.reduction, kOutput.shape>();
-    const uint32_t rows_of_d[2] = {place(block, 0).row, place(block, 2).row};
+    uint32_t rows_of_d[2];
+    CLEAVE_UNROLL
+    for (uint32_t i = 0; i < Fragment<C>::kLines; ++i) rows_of_d[i] = place(block, 2 * i).row;
     store_unit<C, I>(p_, tile_, block, rows_of_d, units_[I]);
     units_[I] = {};
   }

@@ -19,7 +19,8 @@ CLEAVE_DEVICE bool ends_unit(uint32_t block) {
   return Shape == InputShape::row || !finishes_whole_tiles(C) || block % Fragment<C>::kColBlocks == kStored - 1;
 }
 
-/// What a thread has of a unit: of two rows (a column's), of two columns (a row's), or, the first, of all.
+/// What a thread has of a unit: of two rows (a column's), or of one where gates are joined to it, of two columns (a
+/// row's), or, the first, of all.
 struct UnitParts {
   float line[2] = {};
 
@@ -46,7 +47,7 @@ struct UnitParts {
   }
 };
 
-/// The partial results of the unit that `block` ends, of output I. `rows_of_d`: of the block's two rows. Units outside
+/// The partial results of the unit that `block` ends, of output I. `rows_of_d`: of the block's rows. Units outside
 /// D have theirs, too, so that those of classes and groups, whose rows are counted tile by tile, follow each other.
 template <GemmConfig C, uint32_t I>
 CLEAVE_DEVICE void store_unit(const GemmParams& p, const Tile<C>& tile, uint32_t block, const uint32_t (&rows_of_d)[2],
@@ -57,13 +58,13 @@ CLEAVE_DEVICE void store_unit(const GemmParams& p, const Tile<C>& tile, uint32_t
   if constexpr (C.schedule.grouping == Grouping::classes) row_in_units += tile.conv_class->tiles_before * group_step(C);
   if constexpr (C.schedule.grouping == Grouping::m) row_in_units += tile.to_units;
   if constexpr (C.schedule.grouping == Grouping::n) col_in_units += tile.to_units;
-  const uint32_t row_unit = row_in_units / kReducedRows, col_unit = col_in_units / reduced_columns(C);
+  const uint32_t row_unit = row_in_units / reduced_rows(C), col_unit = col_in_units / reduced_columns(C);
   const FunctionOperand& to = p.epilogue.outputs[I];
   float* const partials = static_cast<float*>(to.data) + tile.batch * to.batch_stride;
   if constexpr (kShape == InputShape::column) {
     if (lane % 4 != 0) return;
     CLEAVE_UNROLL
-    for (uint32_t i = 0; i < 2; ++i)
+    for (uint32_t i = 0; i < Fragment<C>::kLines; ++i)
       if (row + i * 8 < tile.m_end(p.size)) partials[col_unit * to.stride + rows_of_d[i]] = parts.line[i];
   } else if constexpr (kShape == InputShape::row) {
     if (lane >= 4) return;

@@ -7,6 +7,8 @@
 //   plain      16-bit elements, scaled as they are made; sums stay in the accumulators.
 //   promoted   8-bit elements, made of codes alone. The columns of a group are a part, which is added to float32 sums,
 //              times its rows' scales, once the next part's first block is made.
+//   short      the same where a group has half of the columns that an instruction multiplies: two instructions do,
+//              each with zeros in place of the other's columns. A part is added while the next one is multiplied.
 //
 // A thread reads its own words of the weight, or, where elements are bytes, two threads' (memory/weight_layout.h).
 #pragma once
@@ -37,6 +39,9 @@ struct WeightMainloop {
   static constexpr uint32_t kWords = 4;                          // of a thread in a block, of 16 columns each
   static constexpr uint32_t kStep = 32 / size_of(C.operands.b);  // columns of an instruction
   static constexpr uint32_t kSteps = kWeightBlock / kStep;
+  static constexpr bool kShort = kBytes && C.weights.group < kStep;
+  static constexpr uint32_t kInstructions = kShort ? 2 * kSteps : kSteps;  // of a block
+  static_assert(!kShort || C.weights.group * 2 == kStep);
   static constexpr uint32_t kLines = weight_lines(C);
   static constexpr uint32_t kScaleBytes = weight_scale_bytes(C);
   static constexpr uint32_t kSharers = sharers(C);
@@ -56,7 +61,7 @@ struct WeightMainloop {
       uint32_t scales[2], zeros[2];
     } rows[kLines][kWaves];
   };
-  using FragmentA = uint32_t[kSteps][4];
+  using FragmentA = uint32_t[kInstructions][4];
   using Half = uint32_t[kWords];
   // Where registers allow it, the next k block is read, and its barrier awaited, while the last block of this one is
   // multiplied: those take as long as a block's elements. Where parts end within a block, ptxas serialises then. Four
@@ -100,7 +105,9 @@ struct WeightMainloop {
       CLEAVE_UNROLL
       for (float& sum : sums) sum = 0;
     }
-    if constexpr (C.scales.promote) {
+    if constexpr (kShort) {
+      run_short(work, waves, issued);
+    } else if constexpr (C.scales.promote) {
       run_promoted(work, waves, issued);
     } else {
       run_plain(work, waves, issued);
@@ -201,6 +208,50 @@ struct WeightMainloop {
     release(previous);
   }
 
+  template <class Issued>
+  CLEAVE_DEVICE void run_short(const WorkTile& work, Wave (&waves)[kWaves], Issued issued) {
+    constexpr uint32_t kParts = weight_parts(C), kGroups = kBlocks * kInstructions;  // of a k block, in all waves
+    FragmentA fragments[2] = {};                                                     // zeros stay
+    WavePart parts[kParts];
+#pragma unroll 1
+    for (uint32_t i = 0; i < work.k_count; ++i) {
+      const auto here = state;
+      state.advance();
+      Loaded loaded;
+      load(work, i, here, loaded);
+      Words words;
+      Rows rows;
+      unpack(loaded, words, rows);
+      // Adds the part of a group. All are within one k block: ptxas serialises those that are read after a branch.
+      const auto take = [&](uint32_t group) {
+        const uint32_t wave = group / (kAlong * kInstructions), line = group % (kAlong * kInstructions);
+        if (group + 1 == kGroups) {
+          ptx::wgmma_wait<0>();
+        } else {
+          ptx::wgmma_wait<kParts - 1>();
+        }
+        pin(parts[group % kParts]);
+        add(parts[group % kParts], {rows[line][wave][0].scale, rows[line][wave][1].scale}, waves[wave]);
+      };
+      CLEAVE_UNROLL
+      for (uint32_t group = 0; group < kGroups; ++group) {
+        const uint32_t block = group / kInstructions, wave = block / kAlong, along = block % kAlong;
+        auto& fragment = fragments[block % 2];
+        if (group % kInstructions == 0) make(along, wave, words, rows, fragment);
+        ptx::wgmma_fence();
+        Instruction::mma(parts[group % kParts], fragment[group % kInstructions],
+                         operand_b(here.stage, along * kSteps + group % kInstructions / 2), false);
+        ptx::wgmma_commit();
+        if (group + 1 >= kParts) take(group + 1 - kParts);
+        if (group % kInstructions == 0) keep(fragments[1 - block % 2]);
+      }
+      if (i + 1 == work.k_count) issued();
+      if (kParts == 2) take(kGroups - 1);
+      keep(fragments[0]), keep(fragments[1]);
+      release(here.stage);
+    }
+  }
+
   /// sums += part, times the scales of the thread's rows.
   CLEAVE_DEVICE static void add(const WavePart& part, const float (&scales)[2], Wave& sums) {
     CLEAVE_UNROLL
@@ -251,7 +302,7 @@ struct WeightMainloop {
     }
   }
 
-  /// The elements of a wave's block, the `along`th of K.
+  /// The elements of a wave's block, the `along`th of K. Of short groups, what is not theirs is left as it is.
   CLEAVE_DEVICE static void make(uint32_t along, uint32_t wave, const Words& all, const Rows& rows, FragmentA& to) {
     const auto& words = all[wave * kAlong + along];
     CLEAVE_UNROLL
@@ -260,7 +311,7 @@ struct WeightMainloop {
       CLEAVE_UNROLL
       for (uint32_t r = 0; r < 4; ++r) {
         if constexpr (kBytes) {
-          to[step][r] = Dequantise::quad(words[2 * step + r / 2], r % 2, both[r % 2]);
+          to[kShort ? 2 * step + r / 2 : step][r] = Dequantise::quad(words[2 * step + r / 2], r % 2, both[r % 2]);
         } else {
           to[step][r] = Dequantise::pair(words[step], r, both[r % 2]);
         }
@@ -301,7 +352,7 @@ struct WeightMainloop {
   /// Nothing else is in these registers until here.
   CLEAVE_DEVICE static void keep(FragmentA& fragment) {
     CLEAVE_UNROLL
-    for (uint32_t i = 0; i < kSteps * 4; ++i) ptx::wgmma_pin(fragment[i / 4][i % 4]);
+    for (uint32_t i = 0; i < kInstructions * 4; ++i) ptx::wgmma_pin(fragment[i / 4][i % 4]);
   }
 
   /// Accumulators may be read from here on.

@@ -31,6 +31,10 @@ def mixed_gemm(
     epilogue: Any = None,
     out: Any = None,
     out_dtype: Any = None,
+    out_scale: str | None = None,
+    scale_out: Any = None,
+    scale_major: str = "k",
+    use_ue8m0: bool = False,
     split_k_mode: str = "auto",
     split_k_slices: int | None = None,
     deterministic: bool | str = True,
@@ -61,7 +65,7 @@ def mixed_gemm(
 
     Args:
         a: [M, K], float16 or bfloat16, of the dtype of scales of "int4"; [E, M, K] for weights of E experts. Or
-            float8_e4m3fn, for "int4" and "mxfp4", or int8, for "int4": scales of "int4" are float16 then.
+            float8_e4m3fn or int8: scales of "int4" are float16 then.
         weights: [N, K] or [E, N, K], as `pack_weights` makes it, on a's device. Where it has columns in another order
             (`perm`), a's are copied into that one first, on the current stream.
         scale_a: float32, of an a of 8 bits: one for each row, [M] or [M, 1] as `quantize` makes them, or one for all.
@@ -70,12 +74,13 @@ def mixed_gemm(
         kernel: "sm90" (Hopper's) or "streamed", which serves the product or refuses it; "auto" takes the faster one.
         static_b: True promises that nothing that may still be under way writes the weight, as nobody writes a model's
             at inference: kernels may then load it before the launch ahead is done.
-        Others: as in `gemm`. "swiglu" and epilogue functions of acc.gate and acc.up, which reduce nothing, join the
-            rows of a weight that is packed with gated=True, and nothing else does; a bias has the gates' first. D of an
-            a of 8 bits is bfloat16 where out_dtype does not say.
+        out_scale, scale_out, scale_major, use_ue8m0: as in `gemm`, by a kernel behind the product's.
+        Others: as in `gemm`. "swiglu" and epilogue functions of acc.gate and acc.up join the rows of a weight that is
+            packed with gated=True, and nothing else does; a bias has the gates' first. D of an a of 8 bits is bfloat16
+            where out_dtype does not say.
 
     Returns:
-        D, or `out`.
+        D, or `out`; with out_scale a tuple of D and its scales.
 
     Raises:
         TypeError, ValueError: for what does not fit together, by name. RuntimeError: where the GPU has no kernel for
@@ -108,6 +113,10 @@ def mixed_gemm(
         epilogue=epilogue,
         out=out,
         out_dtype=out_dtype,
+        out_scale=out_scale,
+        scale_out=scale_out,
+        scale_major=scale_major,
+        use_ue8m0=use_ue8m0,
         split_k_mode=split_k_mode,
         split_k_slices=split_k_slices,
         deterministic=deterministic,

@@ -8,19 +8,7 @@ import torch
 
 import cleave
 
-from ._eight_bits import Dtype, parse_dtype
-
 INT4_SCALES = torch.float16
-
-
-def activations_beside(format: str, activation_dtype: Dtype) -> torch.dtype:
-    """The type of 8 bits, if it is multiplied with that format; ValueError if it is not."""
-    eight = parse_dtype(activation_dtype, "activation_dtype")
-    served = ("int4", "mxfp4") if eight == torch.float8_e4m3fn else ("int4",)
-    if format not in served:
-        names = " or ".join(f'"{name}"' for name in served)
-        raise ValueError(f'format is "{format}"; beside activations of {activation_dtype} it must be {names}')
-    return eight
 
 
 def with_float16(weights: cleave.PackedWeights, name: str = "weights") -> cleave.PackedWeights:

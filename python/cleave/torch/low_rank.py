@@ -46,7 +46,8 @@ def lora(
         offs: where each adapter's rows end, int32 or int64 [adapters] on x's device.
         scale: one for all adapters, such as lora_alpha / rank; multiply b by factors that differ between adapters.
         residual: [rows, out_features], such as the layer's own output; defaults to zeros.
-        out: where to write, without gradients; pass residual itself to add in place.
+        out: where to write, without gradients; pass residual itself to add in place. A view of x, a or b is written
+            last, by a copy.
 
     Returns:
         [rows, out_features], in the residual's dtype or x's; a new tensor unless out is given. Rows past offs[-1],
@@ -66,6 +67,8 @@ def lora(
     differentiable = torch.is_grad_enabled() and any(each.requires_grad for each in given)
     if differentiable and out is not None:
         raise ValueError("out is given where gradients are wanted; leave it out, or use torch.no_grad()")
+    if out is not None and out is not residual and _shares_memory(out, x, a, b):
+        return out.copy_(lora(x, a, b, offs, scale, residual))  # which is read while out is written
     if not differentiable and _has_kernel(x, a, b, residual, out):
         if out is None:
             out = x.new_empty(x.shape[0], b.shape[1])
@@ -86,6 +89,13 @@ def lora(
         out = residual.clone() if out is None else out.copy_(residual)
     _grouped_gemm.out(hidden, b.mT, offs, c=out, alpha=scale, out=out)
     return out
+
+
+def _shares_memory(out: Tensor, *others: Tensor) -> bool:
+    """Whether they may: views of one memory do."""
+    if torch.compiler.is_compiling():
+        return False
+    return any(each.untyped_storage().data_ptr() == out.untyped_storage().data_ptr() for each in others)
 
 
 def _check(x: Tensor, a: Tensor, b: Tensor, offs: Tensor, residual: Tensor | None, out: Tensor | None) -> None:

@@ -9,8 +9,8 @@ from torch import Tensor
 
 import cleave
 
-from ._eight_bits import Dtype
-from ._packed_bytes import INT4_SCALES, activations_beside, with_float16
+from ._eight_bits import Dtype, parse_dtype
+from ._packed_bytes import INT4_SCALES, with_float16
 from ._packed_experts import ExpertsLayer, PackedExperts
 from .gate import SWIGLU, Gate
 
@@ -42,15 +42,14 @@ class W4A8Experts(PackedExperts):
         hidden_features: int,
         *,
         activation_dtype: Dtype = "float8_e4m3fn",
-        format: str = "int4",
         **options: Any,
     ) -> None:
         """Empty ones, to load a state_dict into, which does not have the gate.
 
         activation_dtype: as of `W4A8Linear`. Others: as of `W4A16Experts`.
         """
-        eight = activations_beside(format, activation_dtype)
-        super().__init__(num_experts, features, hidden_features, format=format, **options)
+        eight = parse_dtype(activation_dtype, "activation_dtype")
+        super().__init__(num_experts, features, hidden_features, **options)
         self.activation_dtype = eight
 
     @classmethod
@@ -68,8 +67,7 @@ class W4A8Experts(PackedExperts):
 
         Biases are cast to bfloat16 if they have not 16 bits. ValueError for scales that float16 has not, too.
         """
-        for weights in (gate_up, down):
-            eight = activations_beside(weights.format, activation_dtype)
+        eight = parse_dtype(activation_dtype, "activation_dtype")
         packed = with_float16(gate_up, "gate_up"), with_float16(down, "down")
         experts = cls.__new__(cls)
         experts._keep(*packed, gate_up_bias, down_bias, gate)

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 import cleave
 
-from ._eight_bits import Dtype
-from ._packed_bytes import INT4_SCALES, activations_beside, with_float16
+from ._eight_bits import Dtype, parse_dtype
+from ._packed_bytes import INT4_SCALES, with_float16
 from ._packed_linear import PackedLinear
 from ._rows import check_features
 
@@ -43,16 +43,14 @@ class W4A8Linear(PackedLinear):
         bias: bool = True,
         *,
         activation_dtype: Dtype = "float8_e4m3fn",
-        format: str = "int4",
         **options: Any,
     ) -> None:
         """An empty one, to load a state_dict into: `from_linear` makes one of a layer.
 
-        activation_dtype: "float8_e4m3fn", beside "int4" and "mxfp4", or "int8", beside "int4". Others: as of
-        `W4A16Linear`; dtype is the bias's.
+        activation_dtype: "float8_e4m3fn" or "int8". Others: as of `W4A16Linear`; dtype is the bias's.
         """
-        eight = activations_beside(format, activation_dtype)
-        super().__init__(in_features, out_features, bias, format=format, **options)
+        eight = parse_dtype(activation_dtype, "activation_dtype")
+        super().__init__(in_features, out_features, bias, **options)
         self.activation_dtype = eight
 
     @classmethod
@@ -102,7 +100,7 @@ class W4A8Linear(PackedLinear):
             buffers["bias"],
             x.dtype,
             self.format,
-            None,
+            buffers["global_scale"],
             scale,
             activation=self.activation,
             static_b=self.static_weights,

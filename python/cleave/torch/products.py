@@ -23,6 +23,7 @@ _mixed_grouped_gemm = torch.ops.cleave.mixed_grouped_gemm
 _OF_GEMM, _OF_SCALED, _OF_GROUPED = (names_of(each, ARGUMENTS) for each in (_gemm, _scaled_gemm, _grouped_gemm))
 _OF_WEIGHTS = (*ARGUMENTS, "packed", "scales", "zeros", "global_scale", "out_features", "group_size", "format")
 _OF_MIXED = names_of(_mixed_gemm, _OF_WEIGHTS) | names_of(_mixed_grouped_gemm, _OF_WEIGHTS)
+_OF_MIXED |= dict.fromkeys(("out_scale", "scale_major", "use_ue8m0"))
 
 
 def gemm(
@@ -157,11 +158,12 @@ def mixed_gemm(
     Args:
         a, weights, offs, bias, epilogue: as in `cleave.mixed_gemm`, weights of tensors.
         options: out_dtype, scale_a; with an epilogue function, or without offs, also c, alpha, beta, split_k_mode,
-            split_k_slices; without offs also activation, static_b: as in torch.ops.cleave.mixed_gemm.
+            split_k_slices; without offs also activation, static_b: as in torch.ops.cleave.mixed_gemm. out_scale,
+            scale_major, use_ue8m0: as in `cleave.mixed_gemm`.
 
     Returns:
-        A new D, or the tuple of the function's outputs. As repeatable, and as safe in CUDA graphs, as
-        `cleave.mixed_gemm`.
+        A new D, or the tuple of the function's outputs, or D and its scales. As repeatable, and as safe in CUDA
+        graphs, as `cleave.mixed_gemm`.
 
     Raises:
         TypeError, ValueError: weights that is no `PackedWeights`, or has other columns than a.
@@ -169,6 +171,8 @@ def mixed_gemm(
     """
     options = settled("mixed_gemm", options, _OF_MIXED)
     check(a, weights, options.get("activation", "none"), epilogue, offs=offs)
+    if options.get("out_scale") is not None:
+        return quantised(partial(mixed_gemm, a, weights, offs=offs, bias=bias, epilogue=epilogue), options)
     if weights.perm is not None:
         a = a[..., weights.perm]
     operator, groups = (_mixed_gemm, {}) if offs is None else (_mixed_grouped_gemm, {"offs": offs})

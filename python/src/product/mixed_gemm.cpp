@@ -11,7 +11,7 @@ constexpr const char* kMixedGemmDoc =
     R"(What `cleave.mixed_gemm` calls with the tensors of a packed weight.
 
 Args:
-    a: [M, K], float16 or bfloat16; float8_e4m3fn of "int4" and "mxfp4", int8 of "int4".
+    a: [M, K], float16, bfloat16, float8_e4m3fn or int8.
     packed: uint8 [ceil(N / 64), ceil(K / 64), 2048], the codes.
     scales: [groups of K, N], of a's dtype, float16 for an a of 8 bits; bytes of "mxfp4", float8_e4m3fn of "nvfp4".
     zeros: uint8, as scales, or None for 8.
@@ -49,10 +49,9 @@ void bind_mixed_gemm(nanobind::module_& m) {
   using Operands = List<arg::A, arg::Packed, Required<arg::Scales>>;
   using Weights = List<arg::Zeros, arg::GlobalScale, Required<arg::OutFeatures>, Required<arg::GroupSize>, arg::Format,
                        arg::ScaleA>;
-  using Options =
-      Concat<Weights, List<arg::Offs>, Bounds, List<arg::Bias, arg::C>, Scalars,
-             List<arg::Activation, arg::Epilogue, arg::Out, arg::OutDtype, arg::ZeroRest, arg::CheckOffsets>, SplitK,
-             List<arg::StaticB>, Place>;
+  using Options = Concat<Weights, List<arg::Offs>, Bounds, List<arg::Bias, arg::C>, Scalars,
+                         List<arg::Activation, arg::Epilogue, arg::Out, arg::OutDtype>, FoundScales,
+                         List<arg::ZeroRest, arg::CheckOffsets>, SplitK, List<arg::StaticB>, Place>;
 
   define(m, "mixed_gemm", Operands(), Options(), "Array | tuple[Array, ...]", kMixedGemmDoc,
          [](const auto& call) { return multiply(inputs_of(call), call, call, form_of(call)); });

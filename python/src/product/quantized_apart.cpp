@@ -11,11 +11,14 @@ using namespace nb::literals;
 namespace cleave::python {
 namespace {
 
-void check_that_d_is_a_matrix(const GemmInputs& inputs, bool grouped, Granularity granularity) {
+void check_that_d_is_a_matrix(const GemmInputs& inputs, const GemmOptions& form, Granularity granularity) {
   TensorReader reader{nb::none()};
   const TensorView a = reader.read(inputs.get<arg::A>(), "a"), b = reader.read(inputs.get<arg::B>(), "b");
+  const bool grouped = form.grouped;
+  const int of_blocks = form.weights.has_value() ? 1 : 0;  // a packed weight's dimension
+  const int ranks = a.ndim + b.ndim - of_blocks;
   // Groups of rows or columns have one operand with a matrix for each; other forms have a D for each.
-  if (grouped ? a.ndim + b.ndim == 5 : a.ndim <= 2 && b.ndim <= 2) return;
+  if (grouped ? ranks == 5 : ranks <= 4 && a.ndim <= 2) return;
   refuse_value("a is {} and b is {}, but out_scale=\"{}\" is for products whose D is a matrix{}", shape_text(a),
                shape_text(b), to_string(granularity),
                grouped ? ": of groups of rows, or of columns" : "; pass no batch");
@@ -60,7 +63,7 @@ void check_options(const GemmInputs& inputs, const ProductArguments& arguments, 
 nb::object multiply_and_quantize(GemmInputs inputs, ProductArguments arguments, const CallArguments& call,
                                  const GemmOptions& form, Granularity granularity) {
   check_options(inputs, arguments, call, granularity);
-  check_that_d_is_a_matrix(inputs, form.grouped, granularity);
+  check_that_d_is_a_matrix(inputs, form, granularity);
   const nb::handle out = inputs.get<arg::Out>(), scale_out = inputs.get<arg::ScaleOut>();
   const DType type = quantized_type(out, arguments.get<arg::OutDtype>());
   bool ue8m0 = false;

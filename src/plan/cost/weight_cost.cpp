@@ -14,10 +14,16 @@ constexpr double kOfFour = 0.86;             // and less where four do
 constexpr double kMultiplied = 0.35;         // of the multiplication that nothing hides
 constexpr double kStartOfFourUs = 0.7;       // until as many have begun, and are done
 
+/// Whether an instruction multiplies the columns of one group, half of its own (weights/mainloop.h).
+bool multiplies_twice(const GemmConfig& c) {
+  return c.scales.promote && c.weights.group < 32;
+}
+
 /// About as many as the compiler makes beside few columns (docs/notes/2026-11-four-bit-weights.md).
 double instructions(const GemmConfig& c) {
-  const bool int4 = c.weights.format == WeightFormat::int4;
-  if (c.operands.a == DType::i8) return c.weights.has_zero ? 64 : 56;
+  const bool int4 = c.weights.format == WeightFormat::int4, integers = c.operands.a == DType::i8;
+  if (multiplies_twice(c)) return (integers ? 120 : 108) + c.tile.n * (integers ? 4 : 2);
+  if (integers) return !int4 ? 110 : c.weights.has_zero ? 64 : 56;
   if (c.operands.a == DType::e4m3) return int4 ? 84 : 76;
   if (c.weights.format == WeightFormat::nvfp4) return 156;
   if (!int4) return 126;
@@ -35,7 +41,8 @@ double with_dequantising(const GemmConfig& c, double multiply) {
   const double blocks = double(c.tile.m) * c.tile.k / (kWeightBlock * kWeightBlock);
   const double hidden = c.warps.consumers == 1 ? kAlone : c.warps.consumers == 4 ? kOfFour : 1;
   const double make = blocks * kInstructionClocks * instructions(c) * hidden;
-  return std::max(multiply, make + kMultiplied * multiply);
+  const double multiplied = multiplies_twice(c) ? 2 * multiply : multiply;
+  return std::max(multiplied, make + kMultiplied * multiplied);
 }
 
 double start_of_warpgroups_us(const GemmConfig& c) {

@@ -18,12 +18,6 @@ def limited(acc: Any, alpha: cleave.scalar, limit: cleave.scalar) -> Any:
     return gate * cleave.sigmoid(alpha * gate) * (up + 1.0)
 
 
-@cleave.epilogue
-def norms(acc: Any) -> Any:
-    d = acc.gate * acc.up
-    return cleave.outputs(d=d, norm=cleave.sum_of_squares(d, over="columns"))
-
-
 def weight_of(rows: int, columns: int, seed: int = 0) -> Any:
     return np.random.default_rng(seed).standard_normal((rows, columns), np.float32)
 
@@ -111,6 +105,37 @@ def test_in_torch() -> None:
     assert torch.equal(compiled[0], cleave.mixed_gemm(x, packed, activation="swiglu"))
 
 
+@cleave.epilogue
+def reduced(acc: Any) -> Any:
+    d = cleave.silu(acc.gate) * acc.up
+    return cleave.outputs(
+        d=d,
+        sums=cleave.sum(d, over="rows"),
+        norms=cleave.sum_of_squares(d, over="columns"),
+    )
+
+
+@cleave.epilogue
+def largest(acc: Any) -> Any:
+    return cleave.outputs(d=acc.gate * acc.up, amax=cleave.absmax(acc.up, over="all"))
+
+
+@pytest.mark.parametrize("split", [{}, {"split_k_mode": "parallel", "split_k_slices": 3}])
+def test_what_is_reduced(split: dict[str, Any]) -> None:
+    packed = cleave.pack_weights(weight_of(80, 192), 64, gated=True)
+    x = weight_of(7, 192, 1).astype(np.float16)
+    w = cleave.dequantize_weights(packed, "float16").astype(np.float64)
+    gate, up = np.split(x.astype(np.float64) @ w.T, 2, 1)
+    d, sums, norms = cleave.mixed_gemm(x, packed, epilogue=reduced, out_dtype="float32", **split)
+    expected = silu(gate) * up
+    np.testing.assert_allclose(d, expected, rtol=1e-4, atol=1e-2)
+    np.testing.assert_allclose(sums, expected.sum(0), rtol=1e-3, atol=0.1)
+    np.testing.assert_allclose(norms, (expected**2).sum(1), rtol=1e-3)
+    d, amax = cleave.mixed_gemm(x, packed, epilogue=largest, out_dtype="float32", **split)
+    np.testing.assert_allclose(d, gate * up, rtol=1e-4, atol=1e-2)
+    np.testing.assert_allclose(amax, np.abs(up).max(), rtol=1e-3)
+
+
 def test_experts() -> None:
     w = weight_of(3 * 48, 64).reshape(3, 48, 64)
     packed = cleave.pack_weights(w, format="mxfp4", gated=True)
@@ -135,7 +160,6 @@ X = np.ones((3, 64), np.float16)
         (lambda: cleave.plan_mixed_gemm(X, GATED, activation="relu"), "nothing joins its gates and ups"),
         (lambda: cleave.mixed_gemm(X, PLAIN, activation="swiglu"), "packed without gated=True"),
         (lambda: cleave.mixed_gemm(X, PLAIN, epilogue=limited(alpha=1, limit=1)), "packed without gated=True"),
-        (lambda: cleave.mixed_gemm(X, GATED, epilogue=norms), "b is a packed weight, and an output is reduced"),
         (lambda: cleave.pack_weights(weight_of(24, 64), 64, gated=True), "N = 24 rows"),
         (
             lambda: cleave.PackedWeights(PLAIN.packed, PLAIN.scales[:, :24], None, (24, 64), 64, gated=True),

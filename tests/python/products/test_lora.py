@@ -151,6 +151,18 @@ def test_what_the_kernels_operator_refuses() -> None:
             torch.ops.cleave.lora.out(*arguments, out=y)
 
 
+def test_out_may_be_a_view_of_what_is_read() -> None:
+    of = Adapters((2, 3), 8, torch.bfloat16)
+    x, a, b, offs, scale, y = of.arguments()
+    expected = cleave.torch.lora(x, a, b, offs, scale, y)
+    for others in ("x", "b"):
+        moved = {"x": torch.cat((x, x), 1), "b": torch.cat((b.flatten(), x.new_zeros(len(x) * OUTPUTS)))}
+        given = moved["x"][:, :FEATURES], moved["b"][: b.numel()].view(b.shape)
+        view = moved["x"][:, 8 : 8 + OUTPUTS] if others == "x" else moved["b"][4 : 4 + y.numel()].view(y.shape)
+        out = cleave.torch.lora(given[0], a, given[1], offs, scale, y, out=view)
+        assert out is view and torch.equal(out, expected), others
+
+
 def test_what_does_not_fit_is_refused() -> None:
     of = Adapters((2, 3), 8, torch.bfloat16)
     x, a, b, offs, scale, y = of.arguments()

@@ -43,8 +43,15 @@ def test_products(activation_dtype: str) -> None:
         assert layer(torch.empty(0, 256)).shape == (0, 100)
 
 
-def test_mxfp4() -> None:
-    check(W4A8Linear.from_linear(nn.Linear(256, 100), format="mxfp4"), torch.randn(4, 256))
+@pytest.mark.parametrize("activation_dtype", BYTES)
+@pytest.mark.parametrize("format", ["mxfp4", "nvfp4"])
+def test_floats(format: str, activation_dtype: str) -> None:
+    layer = W4A8Linear.from_linear(nn.Linear(256, 100), format=format, activation_dtype=activation_dtype)
+    check(layer, torch.randn(4, 256))
+    same = W4A8Linear(256, 100, format=format, activation_dtype=activation_dtype)
+    same.load_state_dict(layer.state_dict())
+    x = torch.randn(5, 256)
+    assert torch.equal(same(x), layer(x))
 
 
 @pytest.mark.parametrize("activation_dtype", BYTES)
@@ -107,8 +114,6 @@ def test_operators() -> None:
 
 def test_what_is_refused() -> None:
     linear = nn.Linear(64, 8)
-    with pytest.raises(ValueError, match='format is "mxfp4"; beside activations of int8 it must be "int4"'):
-        W4A8Linear.from_linear(linear, format="mxfp4", activation_dtype="int8")
     with pytest.raises(ValueError, match='activation_dtype is \'int4\'; it must be "int8" or "float8_e4m3fn"'):
         W4A8Linear.from_linear(linear, 64, activation_dtype="int4")
     with pytest.raises(ValueError, match=r"x is \(3, 60\); its last dimension must be in_features, 64"):

@@ -21,11 +21,13 @@ int attribute(CUdevice device, CUdevice_attribute which) {
 
 }  // namespace
 
-Device::Device(int ordinal) {
+Device::Device(int ordinal, bool of_rest) {
   DRIVER_CALL(cuInit, 0);
   DRIVER_CALL(cuDeviceGet, &device_, ordinal);
-  kernel_ = &find_kernel(attribute(device_, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
-                         attribute(device_, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
+  const int major = attribute(device_, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+  const int minor = attribute(device_, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+  kernel_ = find_kernel(major, minor, of_rest);
+  has_rest_ = !of_rest && find_kernel(major, minor, true) != nullptr;
   num_sms_ = uint32_t(attribute(device_, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
   DRIVER_CALL(cuDevicePrimaryCtxRetain, &context_, device_);
   try {

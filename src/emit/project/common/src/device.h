@@ -11,13 +11,15 @@ namespace emitted::operation {
 
 class Device {
  public:
-  explicit Device(int ordinal);
+  /// `of_rest`: with the kernel of a call's second launch, where `has_rest`.
+  explicit Device(int ordinal, bool of_rest = false);
   ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
   CUcontext context() const { return context_; }
   const Kernel& kernel() const { return *kernel_; }
+  bool has_rest() const { return has_rest_; }
   uint32_t num_sms() const { return num_sms_; }
 
   /// Blocks of the kernel that run at the same time.
@@ -39,6 +41,7 @@ class Device {
   CUdevice device_ = 0;
   CUcontext context_ = nullptr;
   const Kernel* kernel_ = nullptr;
+  bool has_rest_ = false;
   LoadedKernel loaded_, loaded_reduce_;
   cleave::LaunchAttributes attributes_[2];  // alone, and overlapping what is ahead
   bool can_overlap_ = false;

@@ -8,12 +8,14 @@
 
 namespace emitted::operation {
 
-const Kernel& find_kernel(int major, int minor) {
+const Kernel* find_kernel(int major, int minor, bool of_rest) {
   std::string archs;
   for (const Kernel& kernel : kKernels) {
-    if (major == kernel.major && (kernel.any_minor || minor == 0)) return kernel;
+    if (kernel.of_rest != of_rest) continue;
+    if (major == kernel.major && (kernel.any_minor || minor == 0)) return &kernel;
     archs += (archs.empty() ? "" : ", ") + std::string(kernel.arch);
   }
+  if (of_rest) return nullptr;
   throw std::runtime_error("the GPU has compute capability " + std::to_string(major) + "." + std::to_string(minor) +
                            "; this operation is for " + archs + ". Emit it for this GPU, too");
 }

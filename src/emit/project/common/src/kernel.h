@@ -15,6 +15,8 @@ struct Kernel {
   const cleave::GemmConfig& config;
   /// It computes D^T = B^T A^T: what it calls A is our B, its rows are our columns.
   bool transposed;
+  /// The kernel of a second launch, for the rows of a packed weight that whole waves of the kernel before it leave.
+  bool of_rest;
   /// Slices of K that a tile has. stream_k: CTAs that share a tile, 1 for all that the GPU has.
   uint32_t slices;
   /// Tiles times slices.
@@ -25,8 +27,8 @@ struct Kernel {
   const void* reduce_image;
 };
 
-/// The kernel that GPUs of this compute capability run.
-const Kernel& find_kernel(int major, int minor);
+/// The kernel that GPUs of this compute capability run, or that of their second launch; nullptr where there is none.
+const Kernel* find_kernel(int major, int minor, bool of_rest);
 
 struct LoadedKernel {
   CUfunction function = nullptr;
