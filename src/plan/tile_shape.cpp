@@ -129,7 +129,8 @@ bool registers_suffice(const GemmConfig& c) {
   const bool integers_meet = c.operands.a == DType::i8 && in_turn;
   if (kept >= 112 && c.tile.n % 64 != 0 && integers_meet) return false;
   // Nor do 96 beside C, or 64 that are promoted, for slices that meet in turn.
-  if (in_turn && kept >= (c.scales.promote ? 64u : c.epilogue.has_c ? 96u : 256u)) return false;
+  const bool one_alone = pairs_scales(c) && c.warps.consumers == 1;
+  if (in_turn && !one_alone && kept >= (c.scales.promote ? 64u : c.epilogue.has_c ? 96u : 256u)) return false;
   // Nor do two waves of 128 beside C for a walk through tiles that are cut, or, in pingpong where rows are stored, for
   // scales of lines.
   const bool by_line = c.epilogue.scaling == Scaling::vector, by_rows = c.epilogue.order == Order::row;
@@ -152,7 +153,7 @@ bool registers_suffice(const GemmConfig& c) {
                               : c.epilogue.has_scale_out && c.schedule.split == SplitKMode::parallel;
   if (by_block && c.scales.rows_b == 1 && meets && c.tile.m == 128 && c.tile.n == 128) return false;
   // Nor do as many, or promoted sums, for slices that meet in turn beside columns of D that are gone through twice.
-  if ((kept >= 112 || c.scales.promote) && in_turn && c.epilogue.has_scale_out) return false;
+  if (!one_alone && (kept >= 112 || c.scales.promote) && in_turn && c.epilogue.has_scale_out) return false;
   // Nor do these, or 192 accumulators, for gates that become 8 bits by a scale that is given.
   const bool given_scale = gated(c) && size_of(c.epilogue.d) == 1 && !c.epilogue.has_scale_out;
   if (given_scale && (kept >= 192 || (c.scales.promote && in_turn))) return false;
@@ -243,7 +244,8 @@ class TileShaper {
     // Columns of D that share a scale are one tile's or, under a gate, two neighbours' in a cluster: others have wide
     // tiles enough.
     const bool paired = gated(c_) && piece * 2 == kScaleBlock && s_.multicast_n == 2 && has_wgmma(s_.family) &&
-                        c_.schedule.split == SplitKMode::none && !c_.schedule.in_turn &&
+                        (c_.schedule.split == SplitKMode::none || c_.schedule.split == SplitKMode::serial) &&
+                        !c_.schedule.in_turn &&
                         (c_.schedule.grouping == Grouping::none || c_.schedule.grouping == Grouping::m);
     if (c_.epilogue.has_scale_out && piece % kScaleBlock != 0 && !paired) return false;
     // What threads copy is nobody else's: a pair of CTAs copies it twice.
@@ -277,11 +279,20 @@ class TileShaper {
     // Parts of bfloat16 beside two sums leave no registers for a gradient's walk through taps, as the compiler said.
     const bool gradient = c_.conv.kind == Conv::dgrad || c_.conv.kind == Conv::wgrad;
     if (gradient && c_.operands.precision == Precision::bf16x3 && accumulators_per_thread(c_) > 32) return false;
+    if (c_.tile.n == 256 && !portable_registers_suffice()) return false;
     if (!shape_convolution()) return false;
     // Gathered pieces come late: more of them are kept on their way.
     const uint32_t most = c_.conv.kind == Conv::none ? 3 : 5;
     c_ = with_stages(c_, most, shared_memory());
     return c_.tile.stages >= kLeastStages && sharers(c_) == 1 && !s_.pingpong;
+  }
+
+  /// Whether 128 accumulators and the gated columns of D that share a scale are all that a thread keeps.
+  bool portable_registers_suffice() const {
+    const SplitKMode split = c_.schedule.split;
+    const bool fast = is_fp8(c_.operands.a) && !c_.scales.promote;
+    if (split == SplitKMode::none) return !fast;
+    return split == SplitKMode::serial && !(by_block_ && c_.schedule.grouping != Grouping::none);
   }
 
   /// All stages are there for B, which stays: rounds of k blocks, one for each warp that cuts K.
