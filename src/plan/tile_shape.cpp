@@ -154,6 +154,10 @@ bool registers_suffice(const GemmConfig& c) {
   if (by_block && c.scales.rows_b == 1 && meets && c.tile.m == 128 && c.tile.n == 128) return false;
   // Nor do as many, or promoted sums, for slices that meet in turn beside columns of D that are gone through twice.
   if (!one_alone && (kept >= 112 || c.scales.promote) && in_turn && c.epilogue.has_scale_out) return false;
+  // Nor do two warpgroups' for what a walk through groups of K knows beside such columns, where slices meet in a cluster
+  // or loads are shared.
+  const bool meets_far = c.schedule.split == SplitKMode::cluster || (sharers(c) > 1 && (in_turn || shares_slices));
+  if (in_groups_of_k && c.epilogue.has_scale_out && c.warps.consumers > 1 && meets_far) return false;
   // Nor do these, or 192 accumulators, for gates that become 8 bits by a scale that is given.
   const bool given_scale = gated(c) && size_of(c.epilogue.d) == 1 && !c.epilogue.has_scale_out;
   if (given_scale && (kept >= 192 || (c.scales.promote && in_turn))) return false;
