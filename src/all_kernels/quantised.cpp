@@ -33,8 +33,7 @@ void found_scales(Collector& all) {
       };
       for (const SplitKMode split : values_of<SplitKMode>)
         if (split != SplitKMode::automatic) all.visit(layer, split, shares(split));
-      for (const SplitKMode split :
-           {SplitKMode::none, SplitKMode::serial, SplitKMode::parallel, SplitKMode::stream_k})
+      for (const SplitKMode split : {SplitKMode::none, SplitKMode::serial, SplitKMode::parallel, SplitKMode::stream_k})
         all.visit(grouped(layer, Grouping::m), split, shares(split));
     }
   }

@@ -128,7 +128,8 @@ bool registers_suffice(const GemmConfig& c) {
   // Nor do sums of integers that meet as floats, in chunks that no store is as wide as.
   const bool integers_meet = c.operands.a == DType::i8 && in_turn;
   if (kept >= 112 && c.tile.n % 64 != 0 && integers_meet) return false;
-  // Nor do 96 beside C, or 64 that are promoted, for slices that meet in turn.
+  // Nor do 96 beside C, or 64 that are promoted, for slices that meet in turn. One warpgroup has more for gates whose
+  // columns two CTAs share.
   const bool one_alone = pairs_scales(c) && c.warps.consumers == 1;
   if (in_turn && !one_alone && kept >= (c.scales.promote ? 64u : c.epilogue.has_c ? 96u : 256u)) return false;
   // Nor do two waves of 128 beside C for a walk through tiles that are cut, or, in pingpong where rows are stored, for
@@ -154,8 +155,8 @@ bool registers_suffice(const GemmConfig& c) {
   if (by_block && c.scales.rows_b == 1 && meets && c.tile.m == 128 && c.tile.n == 128) return false;
   // Nor do as many, or promoted sums, for slices that meet in turn beside columns of D that are gone through twice.
   if (!one_alone && (kept >= 112 || c.scales.promote) && in_turn && c.epilogue.has_scale_out) return false;
-  // Nor do two warpgroups' for what a walk through groups of K knows beside such columns, where slices meet in a cluster
-  // or loads are shared.
+  // Nor have two warpgroups any for what a walk through groups of K knows beside such columns, where slices meet in a
+  // cluster or loads are shared.
   const bool meets_far = c.schedule.split == SplitKMode::cluster || (sharers(c) > 1 && (in_turn || shares_slices));
   if (in_groups_of_k && c.epilogue.has_scale_out && c.warps.consumers > 1 && meets_far) return false;
   // Nor do these, or 192 accumulators, for gates that become 8 bits by a scale that is given.

@@ -53,11 +53,10 @@ TEST(GatedScales, SumsInTurnOnHopper) {
   const DeviceInfo device = model_device("sm_90a");
   std::set<std::string> all;
   for (const bool grouped : {false, true}) {
-    for (const GemmProblem& p : {layer(DType::bf16, kNoScales, kNoScales, grouped),
-                                 layer(DType::e4m3, kVector, kVector, grouped),
-                                 layer(DType::e4m3, kLines, kSquares, grouped),
-                                 layer(DType::e4m3, kLines, kLines, grouped),
-                                 layer(DType::i8, kVector, kVector, grouped)}) {
+    for (const GemmProblem& p :
+         {layer(DType::bf16, kNoScales, kNoScales, grouped), layer(DType::e4m3, kVector, kVector, grouped),
+          layer(DType::e4m3, kLines, kSquares, grouped), layer(DType::e4m3, kLines, kLines, grouped),
+          layer(DType::i8, kVector, kVector, grouped)}) {
       const auto found = sources(p, SplitKMode::serial, device);
       EXPECT_FALSE(found.empty());
       for (const std::string& source : found) EXPECT_NE(source.find("gemm_sm90"), source.npos);
@@ -71,9 +70,9 @@ TEST(GatedScales, BeforeHopper) {
   const DeviceInfo device = model_device("sm_80");
   std::set<std::string> all;
   for (const bool grouped : {false, true}) {
-    for (const GemmProblem& p : {layer(DType::bf16, kNoScales, kNoScales, grouped),
-                                 layer(DType::f16, kNoScales, kNoScales, grouped),
-                                 layer(DType::i8, kVector, kVector, grouped)}) {
+    for (const GemmProblem& p :
+         {layer(DType::bf16, kNoScales, kNoScales, grouped), layer(DType::f16, kNoScales, kNoScales, grouped),
+          layer(DType::i8, kVector, kVector, grouped)}) {
       for (const SplitKMode split : {SplitKMode::none, SplitKMode::serial}) {
         const auto found = sources(p, split, device);
         EXPECT_FALSE(found.empty());

@@ -136,7 +136,8 @@ def grouped_gemm(
         RuntimeError: what `cleave.grouped_gemm` raises as ValueError or TypeError; c that requires grad.
     """
     options = settled("grouped_gemm", options, _OF_GROUPED)
-    if apart(options):
+    shared_scales = options.get("out_scale") is not None and a.dim() == 3 and b.dim() == 2  # by groups of columns
+    if apart(options) or shared_scales:
         return quantised(partial(grouped_gemm, a, b, offs, bias=bias, epilogue=epilogue), options)
     if epilogue is None:
         return (_grouped_gemm.quantized if "out_scale" in options else _grouped_gemm)(a, b, offs, bias, **options)

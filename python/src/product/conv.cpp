@@ -134,11 +134,11 @@ void bind_rank(nb::module_& m, int axes) {
   };
 
   add("{name}", Concat<List<arg::Input, arg::Weight, arg::Bias>, Geometry>(), Concat<Options, Quantized>(),
-      "Array | tuple[Array, ...]", kConvDoc,
-      [](int axes, const auto& call) { return conv(axes, call); });
+      "Array | tuple[Array, ...]", kConvDoc, [](int axes, const auto& call) { return conv(axes, call); });
   add("{scaled}",
       Concat<List<arg::Input, arg::Weight, Required<arg::ScaleA>, Required<arg::ScaleB>, arg::Bias>, Geometry>(),
-      Concat<Scales, Options, Quantized>(), "Array | tuple[Array, ...]", kScaledConvDoc, [](int axes, const auto& call) { return conv(axes, call); });
+      Concat<Scales, Options, Quantized>(), "Array | tuple[Array, ...]", kScaledConvDoc,
+      [](int axes, const auto& call) { return conv(axes, call); });
   add("{name}_dgrad", Concat<List<InputSize, arg::Weight, arg::GradOutput>, Geometry>(),
       Concat<List<arg::Bias>, Options, Quantized, Division>(), "Array | tuple[Array, ...]", kConvDgradDoc,
       [](int axes, const auto& call) { return conv_dgrad(axes, call); });
@@ -147,7 +147,8 @@ void bind_rank(nb::module_& m, int axes) {
       [](int axes, const auto& call) { return conv_wgrad(axes, call); });
   add("{transpose}",
       List<arg::Input, arg::Weight, arg::Bias, arg::Stride, arg::Padding, OutputPadding, arg::Groups, arg::Dilation>(),
-      Concat<Options, Quantized>(), "Array | tuple[Array, ...]", kConvTransposeDoc, [](int axes, const auto& call) { return conv_transpose(axes, call); });
+      Concat<Options, Quantized>(), "Array | tuple[Array, ...]", kConvTransposeDoc,
+      [](int axes, const auto& call) { return conv_transpose(axes, call); });
   add("plan_{name}", List<arg::Kind, arg::A, arg::B>(),
       Concat<List<Size>, Geometry, List<arg::Bias, arg::C, arg::ScaleA, arg::ScaleB>, Scales, Result, How, Division>(),
       "GemmPlan", kPlanConvDoc, [](int axes, const auto& call) { return plan_conv(axes, call); });

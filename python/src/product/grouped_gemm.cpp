@@ -162,8 +162,7 @@ void bind_grouped_gemm(nb::module_& m) {
                               FoundScales, SplitK, List<arg::Precision>, Place>;
 
   define(m, "grouped_gemm_wgrad", List<Dy, X, arg::Offs>(), WgradOptions(), "Array | tuple[Array, ...]",
-         kGroupedGemmWgradDoc,
-         [](const auto& call) { return weight_gradient(call); });
+         kGroupedGemmWgradDoc, [](const auto& call) { return weight_gradient(call); });
 }
 
 }  // namespace cleave::python

@@ -18,8 +18,8 @@ using namespace nb::literals;
 namespace cleave::python {
 namespace {
 
-/// The type of what is quantised. bfloat16 has four bits more than the 8-bit floats, but only one more than int8; scales
-/// of lines of 128 are those of D in float32 wherever they are found.
+/// The type of what is quantised. bfloat16 has four bits more than the 8-bit floats, but only one more than int8. What
+/// lines of 128 share is found of D in float32, by whichever kernel.
 DType type_between(DType quantized, Granularity granularity) {
   return quantized == DType::i8 || granularity == Granularity::block_1x128 ? DType::f32 : DType::bf16;
 }
@@ -148,7 +148,8 @@ QuantizedPixels::QuantizedPixels(const Arguments& arguments) : out_(arguments.ge
   check_options(out_, arguments.get<arg::ScaleD>(), arguments.get<arg::Stream>());
   if (*granularity_ == Granularity::block_128x128) {
     refuse_value(
-        "out_scale is \"block_128x128\", but a convolution's output is no matrix; pass \"block_1x128\" (128 channels of "
+        "out_scale is \"block_128x128\", but a convolution's output is no matrix; pass \"block_1x128\" (128 channels "
+        "of "
         "a pixel), \"row\" (a pixel) or \"tensor\"");
   }
   type_ = quantized_type(out_, arguments.get<arg::OutDtype>());

@@ -1,5 +1,5 @@
-// Scales of D that kernels of their own find, behind the product's: such a scale needs more of D than a tile has, or D is
-// a convolution's.
+// Scales of D that kernels of their own find, behind the product's: such a scale needs more of D than a tile has, or D
+// is a convolution's.
 #pragma once
 
 #include "call/parameters.h"

@@ -104,7 +104,9 @@ def test_a_chain_of_scaled_convolutions(dtype: str) -> None:
     h, scale_h = cleave.scaled_conv2d(a, w1, scale_a, scale_1, **first.geometry, **found)
     check((h, scale_h), wide, dtype, "tensor")
     y = cleave.scaled_conv2d(h, w2, scale_h, scale_2, **second.geometry, out_dtype="float32")
-    exactly = np.einsum("nchw,kc->nkhw", wide.astype(np.float64), (w2.astype(np.float64)[:, :, 0, 0] * scale_2[:, None]))
+    exactly = np.einsum(
+        "nchw,kc->nkhw", wide.astype(np.float64), (w2.astype(np.float64)[:, :, 0, 0] * scale_2[:, None])
+    )
     assert np.abs(y - exactly).max() < 0.1 * np.abs(exactly).max()
 
 
