@@ -253,8 +253,9 @@ class Chooser {
   QuantizeLaunch tiles(bool square) {
     config_.square = square;
     config_.grouped = p_.groups > 0;
-    // Dividing norms by `smooth` needs registers, too.
-    if (p_.norm.kind != Norm::none && p_.has_smooth) config_.width = min_of(config_.width, 4u);
+    // Norms that are divided by `smooth`, or written as well, need registers, too.
+    const bool needs_more = p_.norm.kind != Norm::none && (p_.has_smooth || p_.has_normed);
+    if (needs_more) config_.width = min_of(config_.width, 4u);
     if (p_.has_transpose) config_.width_t = widest_access(q_t_of(p_));
     QuantizeLaunch made = launch(QuantizeKernel::quantize_tiles, kScaleBlock, kTileThreads);
     const int64_t bands = config_.grouped ? params_.bands : ceil_div<int64_t>(p_.rows, kScaleBlock);
