@@ -151,9 +151,9 @@ CLEAVE_API std::vector<std::string> validate(const QuantizeProblem& problem);
 /// longer than 32768 elements (16384 with `smooth`) are read twice for a `row`'s scale, too.
 ///
 /// With a norm one kernel does it all, but for squares and transposes, which read x again. Its sums are added in
-/// another order on the CPU, so results there differ in last bits; on one GPU they are the same in every run. Rows longer
-/// than 16384 elements are read again in part, from L2 (8192 where x, residual, weight and bias have more than 8 bytes
-/// together for a column; 4096 where they are aligned to single elements).
+/// another order on the CPU, so results there differ in last bits; on one GPU they are the same in every run.
+/// Rows longer than 16384 elements are read again in part, from L2 (8192 where x, residual, weight and bias have
+/// more than 8 bytes together for a column; 4096 where they are aligned to single elements).
 class CLEAVE_API QuantizePlan : public Plan {
  public:
   virtual void run(const QuantizeArguments& arguments, void* stream) const = 0;
