@@ -10,11 +10,6 @@
 namespace cleave {
 namespace {
 
-/// Whether a strided data gradient takes several launches.
-bool has_many_parts(const GemmProblem& p) {
-  return count_parts(p.conv, false) > 1;
-}
-
 /// As an argument.
 const char* promise_text(const GemmProblem& p) {
   return p.deterministic == Determinism::k_order ? "sum_order=\"k\"" : "deterministic=\"batch_invariant\"";
@@ -76,12 +71,6 @@ void refuse_unserved(const GemmProblem& problem, const DeviceInfo& device) {
         "groups have 8, 16, 32 or 64 channels to make, up to 64 in multiples of 8 to gather, and few "
         "taps (weight gradients: where warps share them evenly, not 64 by 64), and those of one tap in one group, of "
         "up to 192 channels to gather and 1024 to make in multiples of 8; use kernel=\"auto\"");
-  }
-  if (reduces(problem) && has_many_parts(problem)) {
-    refuse(ErrorCode::unsupported,
-           "the epilogue function reduces D, a data gradient of more than {} classes of pixels, which are several "
-           "launches; reduce it in a step of its own",
-           kMostClasses);
   }
   if (problem.conv.kind != Conv::none && problem.split_k_mode == SplitKMode::stream_k) {
     refuse(ErrorCode::unsupported,
