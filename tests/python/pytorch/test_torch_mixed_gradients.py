@@ -40,7 +40,9 @@ def test_functions(format: str, experts: bool, compiled: bool) -> None:
     a, weights, _ = operands(format, (3,) if experts else ())
     offs = {"offs": torch.tensor([4, 4, 8], dtype=torch.int32)} if experts else {}
     known = 8 if experts else M
-    a, bias, factor, shift = tracked(a, torch.randn(3, N) if experts else torch.randn(N), torch.randn(N), torch.randn(M))
+    a, bias, factor, shift = tracked(
+        a, torch.randn(3, N) if experts else torch.randn(N), torch.randn(N), torch.randn(M)
+    )
 
     def layer(a: Any, bias: Any, factor: Any, shift: Any) -> Any:
         epilogue = modulated(factor=factor, shift=shift)

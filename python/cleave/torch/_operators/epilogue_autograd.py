@@ -64,7 +64,9 @@ def register() -> None:
     op = torch.ops.cleave.grouped_gemm.epilogue
     _register(_Operation(op, _SUM_OF_GROUPS, _of_groups, _gradients_of_groups, Tensor.contiguous, keeps_outputs=False))
     gradients = partial(_gradients, _spread_over_matrix)
-    _register(_Operation(torch.ops.cleave.mixed_gemm.epilogue, _SUM_OF_PACKED, _of_packed, gradients, Tensor.contiguous))
+    _register(
+        _Operation(torch.ops.cleave.mixed_gemm.epilogue, _SUM_OF_PACKED, _of_packed, gradients, Tensor.contiguous)
+    )
     op = torch.ops.cleave.mixed_grouped_gemm.epilogue
     _register(
         _Operation(
