@@ -62,8 +62,8 @@ struct QuantizeProblem {
   bool gated = false;
   bool ue8m0_scale = false;  ///< scales that are found are rounded up to powers of two; symmetric ones
 
-  /// The norm of x's rows is quantised, in the same pass: by row, in blocks of 1x128, or by tensor, whose scale takes a
-  /// pass before it unless it is given.
+  /// The norm of x's rows is quantised, in the same pass: by row, or in blocks of 1x128. The scale of the whole tensor,
+  /// unless it is given, squares of 128x128 and a transpose take a pass before it.
   /// With a residual it is the norm of h = x + residual, which is rounded to the residual's dtype and written as well
   /// (vLLM's fused_add_rms_norm). The order of sums depends on x's columns alone: a row's q does not depend on the
   /// other rows.
@@ -150,10 +150,10 @@ CLEAVE_API std::vector<std::string> validate(const QuantizeProblem& problem);
 /// groups there are two as well, of which the first reads offsets only. Rows
 /// longer than 32768 elements (16384 with `smooth`) are read twice for a `row`'s scale, too.
 ///
-/// With a norm one kernel does it all. Its sums are added in another order on the CPU, so results there differ in last
-/// bits; on one GPU they are the same in every run. Rows longer than 16384 elements are read again in part, from L2
-/// (8192 where x, residual, weight and bias have more than 8 bytes together for a column; 4096 where they are aligned
-/// to single elements).
+/// With a norm one kernel does it all, but for squares and transposes, which read x again. Its sums are added in
+/// another order on the CPU, so results there differ in last bits; on one GPU they are the same in every run.
+/// Rows longer than 16384 elements are read again in part, from L2 (8192 where x, residual, weight and bias have
+/// more than 8 bytes together for a column; 4096 where they are aligned to single elements).
 class CLEAVE_API QuantizePlan : public Plan {
  public:
   virtual void run(const QuantizeArguments& arguments, void* stream) const = 0;

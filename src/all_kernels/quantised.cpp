@@ -26,11 +26,15 @@ void found_scales(Collector& all) {
   for (const Activation activation : {Activation::swiglu, Activation::gelu_erf}) {
     for (const GemmProblem& p : operands) {
       const GemmProblem layer = quantised(p, activation);
-      const bool first = &p == operands;
+      // Two CTAs that share loads have a half each of gated columns whose slices add up in turn.
+      const auto shares = [&](SplitKMode split) {
+        if (split == SplitKMode::serial) return activation == Activation::swiglu;
+        return &p == operands && split == SplitKMode::none;
+      };
       for (const SplitKMode split : values_of<SplitKMode>)
-        if (split != SplitKMode::automatic) all.visit(layer, split, first && split == SplitKMode::none);
-      for (const SplitKMode split : {SplitKMode::none, SplitKMode::parallel, SplitKMode::stream_k})
-        all.visit(grouped(layer, Grouping::m), split, first && split == SplitKMode::none);
+        if (split != SplitKMode::automatic) all.visit(layer, split, shares(split));
+      for (const SplitKMode split : {SplitKMode::none, SplitKMode::serial, SplitKMode::parallel, SplitKMode::stream_k})
+        all.visit(grouped(layer, Grouping::m), split, shares(split));
     }
   }
   GemmProblem rounded = quantised(operands[0], Activation::none);

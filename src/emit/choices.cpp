@@ -9,6 +9,7 @@
 #include "plan/catalogue/candidates.h"
 #include "plan/gpu_plan.h"
 #include "plan/model_device.h"
+#include "plan/staged_reductions.h"
 #include "plan/two_heights.h"
 #include "runtime/kernel_cache.h"
 
@@ -35,6 +36,11 @@ const Choice& planned(const GemmPlan& plan) {
         ErrorCode::unsupported,
         "the operation has out_scale, which emitted projects do not serve; plan it with scale_d, or call it from "
         "the library");
+  }
+  if (stages_reductions(plan.problem())) {
+    throw Error(ErrorCode::unsupported,
+                "the epilogue function reduces D in a step of its own here, which emitted projects do not; store the "
+                "value as an output, and reduce that");
   }
   const GemmProblem& p = plan.problem();
   if (p.gather.given) {

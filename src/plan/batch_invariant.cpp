@@ -34,6 +34,8 @@ GemmProblem with_rows(const GemmProblem& problem, int64_t rows) {
   GemmProblem p = among_others(problem);
   p.d.stride_row = std::max(p.d.stride_row, p.d.stride_col == 1 ? p.n : 1);
   for (ScaleLayout* scale : {&p.scale_a, &p.scale_out}) scale->stride_row = scale->stride_k = 0;
+  for (EpilogueLayout& output : p.epilogue.outputs)
+    if (output.order == Order::column) output.stride = rows * kGroups;
   if (p.groups.dimension == Grouping::none) {
     p.batch = 1;
     p.m = rows;

@@ -5,6 +5,15 @@
 #include "problem/problem.h"
 
 namespace cleave {
+namespace {
+
+/// What the kernel reduces an output by: not by what a step of its own does (staged_reductions.h).
+Reduction reduction_within(const GemmProblem& p, uint32_t output) {
+  const bool is_matrix = p.epilogue.outputs[output].shape == InputShape::matrix;
+  return is_matrix ? Reduction::none : p.epilogue.function->outputs()[output + 1].reduction;
+}
+
+}  // namespace
 
 bool c_has_pairs(const GemmProblem& p, bool fuses_classes) {
   const Order order = output_order(p).value_or(Order::row);
@@ -31,7 +40,7 @@ FunctionConfig function_config(const GemmProblem& p, bool fuses_classes) {
   for (uint32_t i = 0; i < config.inputs; ++i)
     config.packed_inputs.at(i) = operand(p.epilogue.inputs[i], Reduction::none);
   for (uint32_t i = 0; i < config.outputs; ++i)
-    config.packed_outputs.at(i) = operand(p.epilogue.outputs[i], config.function->outputs()[i + 1].reduction);
+    config.packed_outputs.at(i) = operand(p.epilogue.outputs[i], reduction_within(p, i));
   return config;
 }
 

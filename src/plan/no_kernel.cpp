@@ -10,11 +10,6 @@
 namespace cleave {
 namespace {
 
-/// Whether a strided data gradient takes several launches.
-bool has_many_parts(const GemmProblem& p) {
-  return count_parts(p.conv, false) > 1;
-}
-
 /// As an argument.
 const char* promise_text(const GemmProblem& p) {
   return p.deterministic == Determinism::k_order ? "sum_order=\"k\"" : "deterministic=\"batch_invariant\"";
@@ -67,12 +62,6 @@ void refuse_unserved(const GemmProblem& problem, const DeviceInfo& device) {
         "\"parallel\") and without a function that reduces D (weight gradients: without any); use kernel=\"auto\"",
         problem.conv.kind == Conv::none ? "product" : "convolution");
   }
-  if (reduces(problem) && has_many_parts(problem)) {
-    refuse(ErrorCode::unsupported,
-           "the epilogue function reduces D, a data gradient of more than {} classes of pixels, which are several "
-           "launches; reduce it in a step of its own",
-           kMostClasses);
-  }
   if (problem.conv.kind != Conv::none && problem.split_k_mode == SplitKMode::stream_k) {
     refuse(ErrorCode::unsupported,
            "split_k_mode=\"stream_k\" does not serve a strided dgrad with groups; use \"parallel\" or \"serial\"");
@@ -82,9 +71,10 @@ void refuse_unserved(const GemmProblem& problem, const DeviceInfo& device) {
         ErrorCode::unsupported,
         "{}, and so the product cannot be served on {}: its kernels take no b that is contiguous along n if it has 8 "
         "bits or if gates and ups alternate, no split_k_mode=\"cluster\", no scales that 128 columns share where n "
-        "is no multiple of 128, and, with out_scale, neither \"serial\" nor kernel=\"portable\", which float32 takes "
-        "with another precision than \"tf32\" or where b is contiguous along n; copy b, choose another mode or type, "
-        "or apply the activation in a step of its own",
+        "is no multiple of 128, and, with out_scale in groups or a batch, of kernel=\"portable\", which every GPU "
+        "before "
+        "Hopper has, \"none\" and \"serial\" alone, without scales of blocks in the latter, and without "
+        "use_fast_accum; copy b, choose another mode or type, or apply the activation in a step of its own",
         gate_of(problem), device.name);
   }
   refuse(ErrorCode::unsupported,

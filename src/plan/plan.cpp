@@ -16,6 +16,7 @@
 #include "plan/no_kernel.h"
 #include "plan/parts_plan.h"
 #include "plan/prepared.h"
+#include "plan/staged_reductions.h"
 #include "plan/two_heights.h"
 #include "problem/cached_plan.h"
 #include "problem/problem.h"
@@ -32,6 +33,7 @@ std::shared_ptr<const GemmPlan> make_gpu(const GemmProblem& problem) {
     nothing.config.epilogue.function = function_config(problem, false);  // what it reduces is of no elements
     return make_gpu_plan(problem, nothing, "D is empty: nothing is launched");
   }
+  if (stages_reductions(problem)) return make_staged_plan(problem, make_gpu(staged(problem)));
   if (is_automatic(problem)) ShapeLog::user().add(problem);
   if (const auto spec = tuned(problem, device)) {
     if (const auto choice = make_choice(problem, device, *spec))
@@ -51,6 +53,16 @@ std::shared_ptr<const GemmPlan> make_gpu(const GemmProblem& problem) {
   return make_parts_plan(problem, *best.choice, std::move(why));
 }
 
+std::shared_ptr<const GemmPlan> make_as(const GemmProblem& problem, const Spec& spec) {
+  if (stages_reductions(problem)) return make_staged_plan(problem, make_as(staged(problem), spec));
+  const DeviceInfo& device = device_info(problem.device);
+  const auto choice = make_choice(problem, device, spec);
+  if (!choice) {
+    refuse(ErrorCode::unsupported, "\"{}\" cannot serve this problem; see the plan's candidates", to_string(spec));
+  }
+  return make_parts_plan(problem, *choice, "asked for by name");
+}
+
 }  // namespace
 
 std::string Plan::kernel_source() const {
@@ -66,12 +78,7 @@ std::shared_ptr<const GemmPlan> plan(const GemmProblem& problem) {
 
 std::shared_ptr<const GemmPlan> plan_as(const GemmProblem& problem, const Spec& spec) {
   refuse_invalid(problem);
-  const DeviceInfo& device = device_info(problem.device);
-  const auto choice = make_choice(problem, device, spec);
-  if (!choice) {
-    refuse(ErrorCode::unsupported, "\"{}\" cannot serve this problem; see the plan's candidates", to_string(spec));
-  }
-  return make_parts_plan(problem, *choice, "asked for by name");
+  return make_as(problem, spec);
 }
 
 std::string remember(const GemmPlan& plan) {

@@ -84,7 +84,7 @@ class Spills {
 
   bool slices_in_turn() const {
     if (!in_turn_) return false;
-    if (kept_ >= (c_.scales.promote ? 64u : c_.epilogue.has_c ? 96u : 256u)) return true;
+    if (!alone_with_half() && kept_ >= (c_.scales.promote ? 64u : c_.epilogue.has_c ? 96u : 256u)) return true;
     // Integers that meet as floats, in chunks that no store is as wide as.
     return kept_ >= 112 && (two_waves_ || (integers_ && c_.tile.n % 64 != 0));
   }
@@ -163,11 +163,18 @@ class Spills {
     const bool meets = gated(c_) ? split_ != SplitKMode::none : finds_scale && split_ == SplitKMode::parallel;
     if (by_block_ && singly() && meets && c_.tile.m == 128 && c_.tile.n == 128) return true;
     // 112 sums, or promoted ones, for slices in turn beside columns that are gone through twice.
-    if ((kept_ >= 112 || c_.scales.promote) && in_turn_ && finds_scale) return true;
+    if (!alone_with_half() && (kept_ >= 112 || c_.scales.promote) && in_turn_ && finds_scale) return true;
+    // What two warpgroups know in a walk through groups of K, where slices meet in a cluster or loads are shared.
+    const bool meets_far =
+        split_ == SplitKMode::cluster || (sharers(c_) > 1 && (in_turn_ || split_ == SplitKMode::parallel));
+    if (in_groups_of_k_ && finds_scale && c_.warps.consumers > 1 && meets_far) return true;
     // These, or 192 sums, for gates that become 8 bits by a scale that is given.
     const bool given_scale = gated(c_) && size_of(c_.epilogue.d) == 1 && !finds_scale;
     return given_scale && (kept_ >= 192 || (c_.scales.promote && in_turn_));
   }
+
+  /// Whether one warpgroup, which has registers enough, has half of the gated columns that share a scale of D.
+  bool alone_with_half() const { return pairs_scales(c_) && c_.warps.consumers == 1; }
 
   /// Whether each column of B has scales of its own.
   bool singly() const { return c_.scales.rows_b == 1; }
@@ -214,6 +221,13 @@ bool crowds(const GemmConfig& c) {
 
 bool registers_suffice(const GemmConfig& c) {
   return !Spills(c).any();
+}
+
+bool portable_registers_suffice(const GemmConfig& c) {
+  const bool fast = is_fp8(c.operands.a) && !c.scales.promote;
+  if (c.schedule.split == SplitKMode::none) return !fast;
+  const bool blocks_of_groups = c.epilogue.scaling == Scaling::block && c.schedule.grouping != Grouping::none;
+  return c.schedule.split == SplitKMode::serial && !blocks_of_groups;
 }
 
 bool registers_suffice_in_turn(const GemmConfig& c) {

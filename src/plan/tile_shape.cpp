@@ -76,7 +76,8 @@ class TileShaper {
     // Columns of D that share a scale are one tile's or, under a gate, two neighbours' in a cluster: others have wide
     // tiles enough.
     const bool paired = gated(c_) && piece * 2 == kScaleBlock && s_.multicast_n == 2 && has_wgmma(s_.family) &&
-                        c_.schedule.split == SplitKMode::none && !c_.schedule.in_turn &&
+                        (c_.schedule.split == SplitKMode::none || c_.schedule.split == SplitKMode::serial) &&
+                        !c_.schedule.in_turn &&
                         (c_.schedule.grouping == Grouping::none || c_.schedule.grouping == Grouping::m);
     if (c_.epilogue.has_scale_out && piece % kScaleBlock != 0 && !paired) return false;
     // What threads copy is nobody else's: a pair of CTAs copies it twice.
@@ -112,6 +113,7 @@ class TileShaper {
     // Parts of bfloat16 beside two sums leave no registers for a gradient's walk through taps, as the compiler said.
     const bool gradient = c_.conv.kind == Conv::dgrad || c_.conv.kind == Conv::wgrad;
     if (gradient && c_.operands.precision == Precision::bf16x3 && accumulators_per_thread(c_) > 32) return false;
+    if (c_.tile.n == 256 && !portable_registers_suffice(c_)) return false;
     if (!shape_convolution()) return false;
     // Gathered pieces come late: more of them are kept on their way.
     const uint32_t most = c_.conv.kind == Conv::none ? 3 : 5;

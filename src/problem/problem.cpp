@@ -36,8 +36,7 @@ bool is_automatic(const GemmProblem& p) {
 bool may_be_batch_invariant(const GemmProblem& p) {
   const bool of_rows = p.groups.dimension == Grouping::none || p.groups.dimension == Grouping::m;
   const bool by_rows = p.a.stride_col == 1 || p.k <= 1 || p.m <= 1;
-  // How many columns of D are added up at a time follows from the tile.
-  return p.conv.kind == Conv::none && of_rows && by_rows && p.split_k_mode != SplitKMode::stream_k && !reduces(p);
+  return p.conv.kind == Conv::none && of_rows && by_rows && p.split_k_mode != SplitKMode::stream_k;
 }
 
 bool may_keep_k_order(const GemmProblem& p) {
@@ -69,7 +68,11 @@ const char* gate_of(const GemmProblem& p) {
 }
 
 bool reduces(const GemmProblem& p) {
-  return p.epilogue.function != nullptr && p.epilogue.function->reduces();
+  if (p.epilogue.function == nullptr || !p.epilogue.function->reduces()) return false;
+  const auto& outputs = p.epilogue.function->outputs();
+  for (size_t i = 0; i + 1 < outputs.size(); ++i)
+    if (outputs[i + 1].reduction != Reduction::none && p.epilogue.outputs[i].shape != InputShape::matrix) return true;
+  return false;
 }
 
 double flops(const GemmProblem& p) {

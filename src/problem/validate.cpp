@@ -107,11 +107,6 @@ void check_determinism(const GemmProblem& p, Messages& out) {
         "{} is {}, but split_k_mode is stream_k, whose slices end where M says; pass another split_k_mode, or leave it "
         "out",
         name, promise);
-  } else if (reduces(p)) {
-    out.add(
-        "{0} is {1}, but the epilogue function reduces D, tile by tile, whose size may follow from M; reduce D in a "
-        "step of its own, or leave {0} out",
-        name, promise);
   } else if (p.groups.dimension == Grouping::k || p.groups.dimension == Grouping::n) {
     out.add("{0} is {1}, but {2} is grouped: a row of D is no group's own. Group the rows of a, or leave {0} out", name,
             promise, p.groups.dimension == Grouping::k ? "K" : "N");

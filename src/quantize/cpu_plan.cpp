@@ -29,6 +29,7 @@ class Job {
     if (tensor_ && !p_.given_scale) measure();
     quantize_rows();
     if (p_.has_transpose && !square_) quantize_columns();
+    if (p_.has_normed) write_normed();  // last, as it may be x
   }
 
  private:
@@ -78,10 +79,14 @@ class Job {
               [&](int64_t row, int64_t col) { store(p_.q_t, arguments_.q_t, col, row, quantizer, value(row, col)); });
         scale_at(p_.scale_t, arguments_.scale_t, group, band) = quantizer.scale;
       }
-      if (!p_.has_normed) return;
+    });
+  }
+
+  void write_normed() const {
+    for_each(threads_, p_.rows, [&](int64_t row) {
       for (int64_t col = 0; col < p_.cols; ++col)
-        store_element(p_.normed_out.dtype, arguments_.normed_out, band * p_.normed_out.stride_row + col,
-                      value(band, col));
+        store_element(p_.normed_out.dtype, arguments_.normed_out, row * p_.normed_out.stride_row + col,
+                      unsmoothed(row, col));
     });
   }
 
@@ -148,6 +153,11 @@ class Job {
   }
 
   float value(int64_t row, int64_t col) const {
+    const float x = unsmoothed(row, col);
+    return p_.has_smooth ? x / arguments_.smooth[col] : x;
+  }
+
+  float unsmoothed(int64_t row, int64_t col) const {
     const float x = summed(row, col);
     if (p_.gated) return silu(x) * summed(row, p_.cols + col);
     if (p_.norm.kind != Norm::none) {
@@ -157,7 +167,7 @@ class Job {
       const float bias = norm.has_bias ? load_element(norm.dtype, arguments_.bias, col) : 0.0f;
       return normalized(statistics_[size_t(row)], x, weight, bias);
     }
-    return p_.has_smooth ? x / arguments_.smooth[col] : x;
+    return x;
   }
 
   /// x, or what was written of x + residual.

@@ -53,8 +53,12 @@ class Chooser {
     const bool square = p_.granularity == Granularity::block_128x128;
     const bool blocks = square || p_.granularity == Granularity::block_1x128;
     if (p_.norm.kind != Norm::none) {
+      const bool tiled = (square && !p_.given_scale) || p_.has_transpose;
+      if (p_.groups > 0) launches.push_back(bands());
       if (p_.granularity == Granularity::tensor && !p_.given_scale) launches.push_back(measure_normed());
-      launches.push_back(normed(blocks));
+      if (tiled) launches.push_back(find_norms());
+      if (square) params_.rows_per_scale_log2 = std::countr_zero(kScaleBlock);
+      launches.push_back(tiled ? tiles(square) : normed(blocks));
     } else if (p_.granularity == Granularity::tensor) {
       join_rows();
       if (!p_.given_scale) launches.push_back(measure());
@@ -218,6 +222,16 @@ class Chooser {
     return made;
   }
 
+  /// The statistics of rows that are normalised in tiles: as whole rows have them.
+  QuantizeLaunch find_norms() {
+    const QuantizeConfig of_tiles = config_;
+    QuantizeLaunch made = normed(true);
+    made.kernel = QuantizeKernel::find_norms;
+    made.config.has_weight = made.config.has_bias = made.config.has_normed = made.config.has_smooth = false;
+    config_ = of_tiles;
+    return made;
+  }
+
   /// A CTA for each row.
   QuantizeLaunch row_ctas(QuantizeKernel kernel) {
     config_.lanes = 0;
@@ -239,6 +253,9 @@ class Chooser {
   QuantizeLaunch tiles(bool square) {
     config_.square = square;
     config_.grouped = p_.groups > 0;
+    // Norms that are divided by `smooth`, or written as well, need registers, too.
+    const bool needs_more = p_.norm.kind != Norm::none && (p_.has_smooth || p_.has_normed);
+    if (needs_more) config_.width = min_of(config_.width, 4u);
     if (p_.has_transpose) config_.width_t = widest_access(q_t_of(p_));
     QuantizeLaunch made = launch(QuantizeKernel::quantize_tiles, kScaleBlock, kTileThreads);
     const int64_t bands = config_.grouped ? params_.bands : ceil_div<int64_t>(p_.rows, kScaleBlock);
@@ -260,6 +277,7 @@ const char* launch_bounds(QuantizeKernel kernel, const QuantizeConfig& config) {
     case QuantizeKernel::quantize_rows:
     case QuantizeKernel::quantize_normed:
     case QuantizeKernel::measure_normed:
+    case QuantizeKernel::find_norms:
       return config.lanes == 0 ? "1024, 1" : "cleave::kLaneThreads, 8";
     case QuantizeKernel::measure:
       return "cleave::kMeasureThreads, 2";
@@ -282,7 +300,10 @@ WorkspaceSize quantize_workspace(const std::vector<QuantizeLaunch>& launches) {
   constexpr size_t kCounterSize = 3 * sizeof(uint32_t);  // see QuantizeParams::counters
   const QuantizeLaunch& first = launches.front();
   const bool measures = first.kernel == QuantizeKernel::measure || first.kernel == QuantizeKernel::measure_normed;
-  return {.counters = measures ? kCounterSize : 0, .partials = first.params.bands * sizeof(Band)};
+  const QuantizeLaunch& last = launches.back();
+  const bool tiled = last.kernel == QuantizeKernel::quantize_tiles && last.config.norm != Norm::none;
+  const size_t statistics = tiled ? last.params.rows * sizeof(RowStatistics) : 0;
+  return {.counters = measures ? kCounterSize : 0, .partials = last.params.bands * sizeof(Band) + statistics};
 }
 
 std::string translation_unit(QuantizeKernel kernel, const QuantizeConfig& config) {

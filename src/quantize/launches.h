@@ -13,7 +13,15 @@
 namespace cleave {
 
 /// The kernels; each has a header of its name in kernels/cleave/quantize.
-enum class QuantizeKernel { quantize_rows, quantize_normed, measure, measure_normed, quantize_tiles, find_bands };
+enum class QuantizeKernel {
+  quantize_rows,
+  quantize_normed,
+  measure,
+  measure_normed,
+  find_norms,
+  quantize_tiles,
+  find_bands
+};
 
 /// The name of every kernel's entry point.
 inline constexpr const char* quantize_entry = "cleave_quantize";

@@ -196,15 +196,6 @@ void check_norm(const QuantizeProblem& p, Messages& out) {
   if (!(p.norm.eps >= 0.0f) || p.norm.eps > std::numeric_limits<float>::max()) {
     out.add("norm.eps is {}; it must be finite and not negative, as 1e-6", p.norm.eps);
   }
-  if (p.granularity == Granularity::block_128x128) {
-    out.add(
-        "granularity is block_128x128 with norm; squares of 128 rows are for weights, and norms for activations: use "
-        "block_1x128");
-  }
-  if (p.has_smooth) out.add("has_smooth (smooth) and norm are both set; divide the norm's weight and bias by smooth");
-  if (p.has_transpose && p.granularity == Granularity::block_1x128) {
-    out.add("has_transpose (transpose) and norm are both set; take normed_out, and quantise that with transpose");
-  }
   if (p.norm.has_weight || p.norm.has_bias) {
     check_alignment("norm", norm_vector_of(p, true).layout, out);
   }

@@ -34,6 +34,7 @@ std::shared_ptr<const QuantizePlan> make_gpu_plan(const QuantizeProblem& problem
         params.padded_ends = arguments.padded_ends;
         params.counters = static_cast<uint32_t*>(space.counters);
         params.band_table = static_cast<Band*>(space.partials);
+        params.statistics = reinterpret_cast<RowStatistics*>(params.band_table + params.bands);
       });
 }
 

@@ -75,6 +75,7 @@ TEST(QuantizeApart, OneKernelWhereItMustBe) {
   };
   EXPECT_FALSE(changed([](GemmProblem& x) { x.has_amax = true; }));
   EXPECT_FALSE(changed([](GemmProblem& x) { x.split_k_mode = SplitKMode::parallel; }));
+  EXPECT_TRUE(changed([](GemmProblem& x) { x.split_k_mode = SplitKMode::cluster; })) << "no kernel joins gates so";
   EXPECT_FALSE(changed([](GemmProblem& x) { x.deterministic = Determinism::batch_invariant; }));
   EXPECT_FALSE(changed([](GemmProblem& x) {
     x.batch = 3;
@@ -88,7 +89,8 @@ TEST(QuantizeApart, OneKernelWhereItMustBe) {
   }));
 }
 
-/// Half of a scale's columns each, of two CTAs that share loads: gated and unsplit, groups of rows among them.
+/// Half of a scale's columns each, of two CTAs that share loads: gated, whole or summed in turn, groups of rows among
+/// them.
 TEST(QuantizeApart, NeighboursShareScales) {
   GemmProblem p = layer(4096, 2048, 1024);
   const auto choice = choose(p, "sm90 128x128 pingpong multicast 1x2");
@@ -104,9 +106,13 @@ TEST(QuantizeApart, NeighboursShareScales) {
   groups.batch = 2;
   groups.b.stride_batch = 2 * p.n * p.k;
   groups.groups = {.dimension = Grouping::m, .zero_rest = true};
-  const auto grouped = choose(groups, "sm90 128x128 multicast 1x2");
-  ASSERT_TRUE(grouped.has_value());
-  EXPECT_TRUE(pairs_scales(grouped->config));
+  for (const char* words : {"sm90 128x128 multicast 1x2", "sm90 128x128 multicast 1x2 serial 2"}) {
+    for (const GemmProblem* problem : {&p, &groups}) {
+      const auto paired = choose(*problem, words);
+      ASSERT_TRUE(paired.has_value()) << words;
+      EXPECT_TRUE(pairs_scales(paired->config));
+    }
+  }
   p.epilogue = EpilogueProblem();
   EXPECT_FALSE(choose(p, "sm90 128x64 multicast 1x2").has_value());
   EXPECT_FALSE(pairs_scales(choose(p, "sm90 128x128 multicast 1x2")->config));

@@ -5,6 +5,7 @@
 
 #include <random>
 #include <set>
+#include <vector>
 
 #include "cleave/core/math.h"
 #include "expect_no_spills.h"
@@ -160,6 +161,60 @@ QuantizeProblem normed_problem(int64_t rows, int64_t cols, Granularity granulari
   p.has_residual = true;
   p.residual = p.residual_out = {.dtype = x, .stride_row = cols};
   return p;
+}
+
+/// Norms that are cut into squares: their scales, their transposes, groups of rows.
+std::vector<QuantizeProblem> normed_tiles() {
+  std::vector<QuantizeProblem> problems;
+  for (const Granularity granularity : {Granularity::block_1x128, Granularity::block_128x128}) {
+    for (const bool transpose : {false, true}) {
+      if (granularity == Granularity::block_1x128 && !transpose) continue;
+      for (const int64_t groups : {0, 8}) {
+        if (groups > 0 && granularity != Granularity::block_1x128) continue;
+        for (const DType x : {DType::bf16, DType::f32}) {
+          QuantizeProblem p = normed_problem(4096, 7168, granularity, x, x);
+          p.norm.kind = x == DType::bf16 ? Norm::rms_norm : Norm::layer_norm;
+          p.norm.has_bias = x == DType::f32;
+          p.has_residual = x == DType::bf16;
+          p.has_normed = transpose;
+          p.normed_out = p.x;
+          p.has_transpose = transpose;
+          p.groups = groups;
+          p.q_t.stride_row = extent_t(p);
+          p.scale_t = {.dtype = DType::f32, .stride_row = 1, .stride_col = 7168};
+          problems.push_back(p);
+        }
+      }
+    }
+  }
+  return problems;
+}
+
+TEST(QuantizeLaunches, NormsOfSquaresTakeALaunchThatFindsStatistics) {
+  for (const QuantizeProblem& p : normed_tiles()) {
+    ASSERT_TRUE(validate(p).empty()) << validate(p).front();
+    const auto made = launches(p);
+    ASSERT_EQ(made.size(), p.groups > 0 ? 3u : 2u);
+    const QuantizeLaunch &found = made[made.size() - 2], &tiles = made.back();
+    EXPECT_EQ(made.front().kernel, p.groups > 0 ? QuantizeKernel::find_bands : QuantizeKernel::find_norms);
+    EXPECT_EQ(found.kernel, QuantizeKernel::find_norms);
+    EXPECT_FALSE(found.config.has_weight || found.config.has_bias || found.config.has_normed);
+    EXPECT_EQ(tiles.kernel, QuantizeKernel::quantize_tiles);
+    EXPECT_EQ(quantize_workspace(made).partials, tiles.params.bands * sizeof(Band) + 4096 * sizeof(RowStatistics));
+    // Whole rows are added up as where nothing is turned.
+    QuantizeProblem whole = p;
+    whole.granularity = Granularity::block_1x128;
+    whole.has_transpose = false;
+    whole.groups = 0;
+    const QuantizeConfig rows = launches(whole).front().config;
+    EXPECT_TRUE(found.config.lanes == rows.lanes && found.config.hold == rows.hold && found.config.width == rows.width);
+  }
+  QuantizeProblem given = normed_problem(4096, 7168, Granularity::block_128x128, DType::bf16, DType::bf16);
+  given.given_scale = true;
+  const auto made = launches(given);
+  ASSERT_EQ(made.size(), 1u);
+  EXPECT_EQ(made.front().kernel, QuantizeKernel::quantize_normed);
+  EXPECT_EQ(made.front().params.rows_per_scale_log2, 7u);
 }
 
 TEST(QuantizeLaunches, OneKernelNormalisesAnyNumberOfRows) {
@@ -339,6 +394,25 @@ std::set<std::string> typical_sources() {
       normed.residual.dtype = normed.residual_out.dtype = DType::f32;
       normed.normed_out = normed.x;
       add(normed);
+    }
+  }
+  for (const bool smooth : {false, true}) {
+    for (QuantizeProblem normed : normed_tiles()) {
+      normed.has_smooth = smooth;
+      add(normed);
+    }
+    QuantizeProblem rows = normed_problem(4096, 4096, Granularity::row, DType::bf16, DType::bf16);
+    rows.has_smooth = smooth;
+    rows.has_normed = true;
+    rows.normed_out = rows.x;
+    for (const Granularity granularity : {Granularity::tensor, Granularity::row, Granularity::block_1x128}) {
+      for (const int64_t cols : {4096, 20000, 128}) {
+        rows.cols = rows.x.stride_row = rows.normed_out.stride_row = rows.residual.stride_row =
+            rows.residual_out.stride_row = rows.q.stride_row = cols;
+        rows.granularity = granularity;
+        rows.given_scale = false;
+        add(rows);
+      }
     }
   }
   QuantizeProblem wide = normed_problem(4096, 8192, Granularity::row, DType::f32, DType::f32);

@@ -9,7 +9,9 @@
 #include "cleave/gemm.h"
 #include "expect_no_spills.h"
 #include "plan/gpu_plan.h"
+#include "plan/make_plan.h"
 #include "plan/spec.h"
+#include "plan/staged_reductions.h"
 
 namespace cleave {
 namespace {
@@ -131,7 +133,21 @@ TEST(Reductions, EmptyDHasNoPartialResults) {
   EXPECT_EQ(empty->workspace_size(), 0u);
 }
 
-TEST(Reductions, DataGradientOfSeveralLaunchesIsRefused) {
+/// The matrices that are reduced lie behind the product's own part of the workspace.
+void expect_staged(const GemmProblem& p) {
+  ASSERT_TRUE(stages_reductions(p));
+  const auto whole = plan(p), product = plan_as(p, choice_of(*whole)->spec);
+  const size_t d = round_up<size_t>(size_t(p.m) * size_t(p.n) * sizeof(float), 16), matrices = 2;  // norm, amax
+  EXPECT_GE(whole->workspace_size(), matrices * d);
+  EXPECT_EQ(whole->workspace_size(), product->workspace_size());
+  EXPECT_EQ(choice_of(*whole)->reduction_bytes, 0u);
+  const std::vector<std::string> sources = whole->kernel_sources();
+  ASSERT_GE(sources.size(), 2u);  // launches of classes may differ
+  EXPECT_NE(sources.back().find("reduce_partials"), std::string::npos);
+  EXPECT_NE(whole->why().find("a kernel behind it reduces"), std::string::npos) << whole->why();
+}
+
+TEST(Reductions, DataGradientsOfSeveralLaunchesReduceApart) {
   const auto gradient = [](int32_t stride) {
     ConvLayout conv{.kind = Conv::dgrad, .images = 2, .channels = 16, .filters = 16};
     conv.axes[1] = conv.axes[2] = {.size = 40, .filter = 3, .stride = stride};
@@ -139,15 +155,28 @@ TEST(Reductions, DataGradientOfSeveralLaunchesIsRefused) {
     p.device = kPlanOnlyH100;
     return with_reductions(p);
   };
-  EXPECT_GT(plan(gradient(8))->workspace_size(), 0u);  // 64 classes of pixels
-  try {
-    plan(gradient(9));
-    FAIL() << "81 classes";
-  } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("more than 64 classes of pixels, which are several launches"),
-              std::string::npos)
-        << error.what();
+  EXPECT_FALSE(stages_reductions(gradient(8)));  // 64 classes of pixels
+  EXPECT_GT(plan(gradient(8))->workspace_size(), 0u);
+  expect_staged(gradient(9));
+}
+
+TEST(Reductions, WhatDependsOnItsRowAloneIsReducedApart) {
+  for (GemmProblem p : {problem_of(256, 512, SplitKMode::automatic, 0), grouped_problem(), reduced_over_groups()}) {
+    p.split_k_mode = SplitKMode::automatic;
+    EXPECT_FALSE(stages_reductions(p));
+    p.deterministic = Determinism::batch_invariant;
+    EXPECT_TRUE(validate(p).empty());
+    expect_staged(p);
   }
+}
+
+/// How many threads share a line must not depend on how many lines there are, as it may of partial results.
+TEST(Reductions, ElementsAreAddedUpInOneOrder) {
+  for (const uint32_t lines : {1u, 7u, 4096u}) {
+    const PartialResults x{.units = 512, .lines = lines, .of_elements = true};
+    EXPECT_EQ(x.line_bits(), 3u);
+  }
+  EXPECT_EQ((PartialResults{.units = 512, .lines = 1, .of_elements = true, .is_one = true}.line_bits()), 0u);
 }
 
 }  // namespace

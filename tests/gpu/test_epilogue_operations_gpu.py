@@ -39,28 +39,21 @@ def check(op: Any, drawn: epilogue_functions.Drawn, **options: Any) -> None:
         assert_close(placed, of_groups, dtype, drawn.text)
 
 
+@pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.__name__)
 @pytest.mark.parametrize("kernel", ["auto", "portable"])
-def test_drawn_functions(operation: Any, mode: str, kernel: str) -> None:
+def test_drawn_functions(operation: Any, mode: str, kernel: str, seed: int) -> None:
     skip_unless_served(kernel, mode)
-    for seed in range(6):
-        random = Random(seed)
-        drawn = epilogue_functions.draw(random, ("float32", "bfloat16", "float16"))
-        op = drawn_operation(operation, Random(seed), seed)
-        out_dtype = random.choice(["float32", "float16"])
-        if mode in op.refused_on_gpu:
-            with pytest.raises(ValueError, match=mode):
-                check(op, drawn, split_k_mode=mode, kernel=kernel, out_dtype=out_dtype)
-            continue
-        check(
-            op,
-            drawn,
-            split_k_mode=mode,
-            split_k_slices=None if mode == "none" else 3,
-            kernel=kernel,
-            out_dtype=out_dtype,
-        )
+    random = Random(seed)
+    drawn = epilogue_functions.draw(random, ("float32", "bfloat16", "float16"))
+    op = drawn_operation(operation, Random(seed), seed)
+    options = {"split_k_mode": mode, "kernel": kernel, "out_dtype": random.choice(["float32", "float16"])}
+    if mode in op.refused_on_gpu:
+        with pytest.raises(ValueError, match=mode):
+            check(op, drawn, **options)
+    else:
+        check(op, drawn, split_k_slices=None if mode == "none" else 3, **options)
 
 
 @cleave.epilogue

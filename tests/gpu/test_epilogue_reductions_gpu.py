@@ -191,3 +191,103 @@ def test_in_a_graph_and_with_gradients() -> None:
         graph.replay()
         eager = cleave.gemm(static, weight.detach(), epilogue=with_norm(bias=bias))
         assert all(torch.equal(mine, theirs) for mine, theirs in zip(captured, eager, strict=True))
+
+
+@cleave.epilogue
+def all_ways(acc, bias: cleave.row):
+    x = acc + bias
+    return cleave.outputs(
+        d=x, norm=cleave.sum_of_squares(x, over="columns"), rows=cleave.sum(x, over="rows"), largest=cleave.absmax(x)
+    )
+
+
+def check_all_ways(d: torch.Tensor, norm: torch.Tensor, rows: torch.Tensor, largest: torch.Tensor) -> None:
+    x = d.double()
+    torch.testing.assert_close(norm.double().view(-1), (x * x).sum(-1).view(-1), rtol=1e-5, atol=1e-3)
+    torch.testing.assert_close(rows.double().view(-1), x.sum(-2).view(-1), rtol=1e-4, atol=1e-2)
+    assert torch.equal(largest.view(-1), d.abs().amax((-1, -2)).view(-1))
+
+
+@pytest.mark.parametrize("promise", [{"deterministic": "batch_invariant"}, {"sum_order": "k"}], ids=str)
+@pytest.mark.parametrize(("n", "k"), [(512, 1024), (1000, 4096), (128, 16384)])
+def test_rows_that_depend_on_themselves_alone(n: int, k: int, promise: dict[str, str]) -> None:
+    generator = torch.Generator("cuda").manual_seed(2)
+    a, b = (torch.randn(shape, generator=generator, device="cuda").bfloat16() for shape in ((600, k), (n, k)))
+    options = {"epilogue": all_ways(bias=torch.randn(n, device="cuda")), "out_dtype": "float32", **promise}
+    whole = cleave.gemm(a, b.T, **options)
+    check_all_ways(*whole)
+    for rows in (1, 2, 17, 64, 300):
+        some = cleave.gemm(a[:rows], b.T, **options)
+        check_all_ways(*some)
+        assert torch.equal(some[0], whole[0][:rows]) and torch.equal(some[1], whole[1][:rows]), rows
+    batch = cleave.gemm(torch.stack([a[:64], a[64:128]]), b.T, **options)
+    check_all_ways(*batch)
+    assert torch.equal(batch[1].view(-1), whole[1][:128])
+
+
+@cleave.epilogue
+def per_row_and_group(acc):
+    return cleave.outputs(
+        d=acc, norm=cleave.sum_of_squares(acc, over="columns"), rows=cleave.sum(acc, over="rows"),
+        largest=cleave.absmax(acc),
+    )  # fmt: skip
+
+
+def test_groups_that_depend_on_themselves_alone() -> None:
+    """What a group's rows come to depends on them alone, rows of no group are nobody's, and results lie between
+    canaries; captured, too."""
+    generator = torch.Generator("cuda").manual_seed(3)
+    a = torch.randn(700, 256, generator=generator, device="cuda").bfloat16()
+    b = torch.randn(4, 264, 256, generator=generator, device="cuda").bfloat16().mT
+    options = {"out_dtype": "float32", "deterministic": "batch_invariant", "epilogue": per_row_and_group()}
+    found = {}
+    for ends in ([129, 129, 400, 690], [129, 140, 401, 691], [129, 129, 129, 129]):
+        offs = torch.tensor(ends, dtype=torch.int32, device="cuda")
+        framed = [torch.full((3, *shape), 77.0, device="cuda") for shape in ((700,), (4, 264), (4,))]
+        d = torch.full((700, 264), 77.0, device="cuda")
+        graph = torch.cuda.CUDAGraph()
+        call = {"out": (d, *(x[1] for x in framed)), "zero_rest": False, **options}
+        cleave.grouped_gemm(a, b, offs, **call)
+        with torch.cuda.graph(graph):
+            cleave.grouped_gemm(a, b, offs, **call)
+        for x in (*(x[1] for x in framed), d):
+            x.fill_(77.0)
+        graph.replay()
+        for g, (begin, end) in enumerate(zip([0, *ends], ends, strict=False)):
+            x = d[begin:end].double()
+            torch.testing.assert_close(x, a[begin:end].double() @ b[g].double(), rtol=1e-4, atol=1e-2)
+            torch.testing.assert_close(framed[0][1, begin:end].double(), (x * x).sum(1), rtol=1e-5, atol=1e-3)
+            torch.testing.assert_close(framed[1][1, g].double(), x.sum(0), rtol=1e-4, atol=1e-2)
+            assert framed[2][1, g] == (x.abs().max() if end > begin else 0)
+            first = found.setdefault((g, begin, end), [x[1].clone() for x in framed])
+            assert torch.equal(first[0][begin:end], framed[0][1, begin:end]) and torch.equal(
+                first[1][g], framed[1][1, g]
+            )
+        assert bool((framed[0][1, ends[-1] :] == 77.0).all() and (d[ends[-1] :] == 77.0).all())
+        assert all(bool((x[[0, 2]] == 77.0).all()) for x in framed)
+
+
+@cleave.epilogue
+def of_pixels(acc):
+    return cleave.outputs(
+        d=acc, pixel=cleave.sum(acc, over="columns"), channel=cleave.sum_of_squares(acc, over="rows"),
+        largest=cleave.absmax(acc),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("stride", [9, (3, 30)])
+def test_more_classes_of_pixels_than_one_launch(stride: Any, groups: int) -> None:
+    generator = torch.Generator("cuda").manual_seed(4)
+    size = (2, 32, 60, 64)
+    w = torch.randn(64, 3, 3, 32 // groups, generator=generator, device="cuda").bfloat16().movedim(-1, 1)
+    steps = (stride, stride) if isinstance(stride, int) else stride
+    outputs = [(pixels + 2 - 3) // step + 1 for pixels, step in zip(size[2:], steps, strict=True)]
+    dy = torch.randn(2, *outputs, 64, generator=generator, device="cuda").bfloat16().movedim(-1, 1)
+    options = {"stride": stride, "padding": 1, "groups": groups, "out_dtype": "float32"}
+    plain = cleave.conv2d_dgrad(size, w, dy, **options)
+    d, pixel, channel, largest = cleave.conv2d_dgrad(size, w, dy, epilogue=of_pixels(), **options)
+    assert torch.equal(d, plain)
+    torch.testing.assert_close(pixel.double().view(-1), d.double().sum(1).view(-1), rtol=1e-4, atol=1e-3)
+    torch.testing.assert_close(channel.double(), (d.double() ** 2).sum((0, 2, 3)), rtol=1e-5, atol=1e-3)
+    assert torch.equal(largest.view(()), d.abs().max())

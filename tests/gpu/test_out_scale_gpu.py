@@ -12,7 +12,7 @@ from cleave import _core
 
 E4M3 = torch.float8_e4m3fn
 OPERANDS = ("bfloat16", "rows", "fast rows", "blocks", "columns of blocks", "int8")
-MODES = ("auto", "none", "parallel", "stream_k")
+MODES = ("auto", "none", "serial", "parallel", "stream_k")
 
 
 def exact(*shape: int) -> torch.Tensor:
@@ -100,7 +100,7 @@ def test_equals_quantize_of_float32(kind: str, activation: str, mode: str, group
         a, b, scales = operands(kind, m, columns, k, groups)
         offs = torch.tensor([m // 3, m // 3, m - 5], dtype=torch.int32, device="cuda") if grouped else None
         options = {"activation": activation, "bias": exact(columns), "split_k_mode": mode, **scales}
-        if mode == "parallel":
+        if mode in ("serial", "parallel"):
             options["split_k_slices"] = 2
         wide = multiply(a, b, offs, {**options, "out_dtype": torch.float32})
         found = {"out_dtype": E4M3, "out_scale": "block_1x128"}
@@ -196,3 +196,65 @@ def test_portable_kernel_and_any_alignment() -> None:
     _, scale = cleave.gemm(a, b, out=out, out_scale="block_1x128", kernel="portable")
     q, expected = cleave.quantize(cleave.gemm(a, b, out_dtype=torch.float32), torch.int8, "block_1x128")
     assert torch.equal(scale, expected) and torch.equal(out, q)
+
+
+@pytest.mark.parametrize("mode", ["none", "serial"])
+@pytest.mark.parametrize("grouped", [False, True])
+@pytest.mark.parametrize("kind", ["bfloat16", "int8"])
+def test_gates_by_the_portable_kernel(kind: str, grouped: bool, mode: str) -> None:
+    """The one kernel of GPUs before Hopper: a gate, its up and all columns that share a scale are one warp's."""
+    torch.manual_seed(3)
+    for m, n, k in [(70, 300, 512), (16, 128, 256)]:
+        a, b, scales = operands(kind, m, 2 * n, k, 3 if grouped else None)
+        offs = torch.tensor([m // 3, m // 3, m - 5], dtype=torch.int32, device="cuda") if grouped else None
+        options = {"activation": "swiglu", "bias": exact(2 * n), "split_k_mode": mode, "kernel": "portable", **scales}
+        if mode == "serial":
+            options["split_k_slices"] = 2
+        wide = multiply(a, b, offs, {**options, "out_dtype": torch.float32})
+        for _ in range(2):  # the second meets the counters that the first leaves
+            d, scale = multiply(a, b, offs, {**options, "out_dtype": E4M3, "out_scale": "block_1x128"})
+            check_rounding(d, scale, wide, False)
+
+
+@pytest.mark.parametrize("mode", ["auto", "none", "serial", "parallel", "cluster", "stream_k"])
+def test_weight_gradients_and_groups_of_columns(mode: str) -> None:
+    torch.manual_seed(4)
+    options: dict[str, Any] = {"split_k_mode": mode}
+    if mode in ("serial", "parallel", "cluster"):
+        options["split_k_slices"] = 2
+    offs = torch.tensor([100, 100, 420], dtype=torch.int32, device="cuda")
+    dy, x = exact(500, 192).bfloat16(), exact(500, 384).bfloat16()
+    a, b = exact(3, 70, 256).bfloat16(), exact(256, 500).bfloat16()
+    for function, arguments in ((cleave.grouped_gemm_wgrad, (dy, x, offs)), (cleave.grouped_gemm, (a, b, offs))):
+        wide = function(*arguments, out_dtype=torch.float32, **options)
+        d, scale = function(*arguments, out_dtype=E4M3, out_scale="block_1x128", **options)
+        q, expected = cleave.quantize(wide.view(-1, wide.shape[-1]), E4M3, "block_1x128")
+        assert torch.equal(scale.view(expected.shape), expected)
+        assert torch.equal(d.view(q.shape).view(torch.uint8), q.view(torch.uint8))
+
+
+@pytest.mark.parametrize("granularity", ["block_1x128", "row", "tensor"])
+@pytest.mark.parametrize("kind", ["conv2d", "scaled_conv2d", "conv2d_dgrad", "conv_transpose2d"])
+@pytest.mark.parametrize("mode", ["auto", "serial", "parallel"])
+def test_convolutions(mode: str, kind: str, granularity: str) -> None:
+    torch.manual_seed(5)
+    dtype = E4M3 if kind == "scaled_conv2d" else torch.bfloat16
+    x, w = (exact(*shape).to(dtype).movedim(-1, 1) for shape in ((2, 15, 14, 64), (64, 3, 3, 64)))
+    function = getattr(cleave, kind)
+    scales = (torch.rand((), device="cuda") + 0.5, torch.rand(64, device="cuda") + 0.5)
+    arguments = {
+        "scaled_conv2d": (x, w, *scales),
+        "conv2d": (x, w),
+        "conv2d_dgrad": ((2, 64, 29, 28), w, x),
+        "conv_transpose2d": (x, w),
+    }[kind]
+    options: dict[str, Any] = {"stride": 2, "padding": 1, "split_k_mode": mode}
+    if mode != "auto":
+        options["split_k_slices"] = 3
+    between = torch.float32 if granularity == "block_1x128" else torch.bfloat16
+    wide = function(*arguments, out_dtype=between, **options)
+    y, scale = function(*arguments, out_dtype=E4M3, out_scale=granularity, **options)
+    rows = wide.movedim(1, -1).flatten(0, -2)
+    q, expected = cleave.quantize(rows, E4M3, granularity)
+    assert torch.equal(scale.movedim(1, -1).reshape(expected.shape), expected)
+    assert torch.equal(y.movedim(1, -1).reshape(q.shape).view(torch.uint8), q.view(torch.uint8))

@@ -47,6 +47,30 @@ struct Elements {
   CLEAVE_DEVICE float operator[](uint32_t i) const { return load_element(Type, parts[i / kPart].bytes(), i % kPart); }
 };
 
+/// Divides by `smooth` from column `col` on.
+template <QuantizeConfig C>
+CLEAVE_DEVICE void smooth_values(const QuantizeParams& p, int64_t col, float (&values)[C.width]) {
+  if constexpr (C.has_smooth) {
+    constexpr uint32_t kInFlight = min_of(C.width, 4u);
+    CLEAVE_UNROLL
+    for (uint32_t i = 0; i < C.width; i += kInFlight) {
+      const auto smooth = load_packed<kInFlight * 4>(p.smooth + col + i);
+      CLEAVE_UNROLL
+      for (uint32_t j = 0; j < kInFlight; ++j) values[i + j] /= load_element(DType::f32, smooth.bytes(), j);
+    }
+  }
+}
+
+/// x, or what was written of x + residual, from (row, col) on.
+template <QuantizeConfig C>
+CLEAVE_DEVICE auto load_summed(const QuantizeParams& p, uint32_t row, int64_t col) {
+  if constexpr (C.has_residual) {
+    return Elements<C.residual, C.width>::load(p.residual_out, row * p.residual_out_stride + col);
+  } else {
+    return Elements<C.x, C.width>::load(p.x, row * p.x_stride + col);
+  }
+}
+
 /// x from (row, col) on, smoothed, or the gate and the up there joined.
 template <QuantizeConfig C>
 CLEAVE_DEVICE void load_values(const QuantizeParams& p, uint32_t row, int64_t col, float (&values)[C.width]) {
@@ -58,15 +82,7 @@ CLEAVE_DEVICE void load_values(const QuantizeParams& p, uint32_t row, int64_t co
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < C.width; ++i) values[i] = silu(values[i]) * up[i];
   }
-  if constexpr (C.has_smooth) {
-    constexpr uint32_t kInFlight = min_of(C.width, 4u);
-    CLEAVE_UNROLL
-    for (uint32_t i = 0; i < C.width; i += kInFlight) {
-      const auto smooth = load_packed<kInFlight * 4>(p.smooth + col + i);
-      CLEAVE_UNROLL
-      for (uint32_t j = 0; j < kInFlight; ++j) values[i + j] /= load_element(DType::f32, smooth.bytes(), j);
-    }
-  }
+  smooth_values<C>(p, col, values);
 }
 
 /// Neighbours as q has them.

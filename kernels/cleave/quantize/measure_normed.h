@@ -18,8 +18,8 @@ CLEAVE_DEVICE void measure_normed(const QuantizeParams& p) {
   const RowStatistics statistics = find_statistics<C>(p, row);
   row.normalize_held(statistics);
   Reach reach;
-  row.for_each_run(
-      statistics, [&](uint32_t, const typename NormedRow<C>::Values* values) { NormedRow<C>::add_run(reach, values); });
+  row.for_each_run(statistics,
+                   [&](uint32_t i, const typename NormedRow<C>::Values* values) { row.add_run(reach, i, values); });
   join_reaches<C>(p, reach);
 }
 

@@ -108,13 +108,7 @@ struct NormedRow {
   }
 
   /// The same once more, of what this thread has loaded before.
-  CLEAVE_DEVICE void load_again(uint32_t col, Values& values) const {
-    if constexpr (C.has_residual) {
-      unpack(Residual::load(p.residual_out, row.row * p.residual_out_stride + col), values);
-    } else {
-      unpack(Elements<C.x, C.width>::load(p.x, row.row * p.x_stride + col), values);
-    }
-  }
+  CLEAVE_DEVICE void load_again(uint32_t col, Values& values) const { unpack(load_summed<C>(p, row.row, col), values); }
 
   template <class Elements>
   CLEAVE_DEVICE static void unpack(const Elements& elements, Values& values) {
@@ -158,7 +152,13 @@ struct NormedRow {
   }
 
   CLEAVE_DEVICE void store(const Quantizer& quantizer, uint32_t col, const Values& values) const {
-    store_values<C>(p, row.row, col, quantizer, values);
+    if constexpr (C.has_smooth) {
+      Values smoothed;
+      smooth(col, values, smoothed);
+      store_values<C>(p, row.row, col, quantizer, smoothed);
+    } else {
+      store_values<C>(p, row.row, col, quantizer, values);
+    }
     if constexpr (C.has_normed) Elements<C.x, C.width>::of(values).store(p.normed, row.row * p.normed_stride + col);
   }
 
@@ -190,9 +190,25 @@ struct NormedRow {
     }
   }
 
-  CLEAVE_DEVICE static void add_run(Reach& reach, const Values* values) {
+  CLEAVE_DEVICE void add_run(Reach& reach, uint32_t first, const Values* values) const {
     CLEAVE_UNROLL
-    for (uint32_t j = 0; j < kRun; ++j) add_values<C>(reach, values[j]);
+    for (uint32_t j = 0; j < kRun; ++j) {
+      if constexpr (C.has_smooth) {
+        if (!exists(first + j)) continue;
+        Values smoothed;
+        smooth(col(first + j), values[j], smoothed);
+        add_values<C>(reach, smoothed);
+      } else {
+        add_values<C>(reach, values[j]);
+      }
+    }
+  }
+
+  /// A copy, since the norm itself may be asked for, too.
+  CLEAVE_DEVICE void smooth(uint32_t col, const Values& values, Values& smoothed) const {
+    CLEAVE_UNROLL
+    for (uint32_t i = 0; i < C.width; ++i) smoothed[i] = values[i];
+    smooth_values<C>(p, col, smoothed);
   }
 };
 
@@ -208,7 +224,7 @@ CLEAVE_DEVICE void store_pieces(const QuantizeParams& p, NormedRow<C>& row, cons
       if (row.exists(i)) quantizer = given_quantizer<C>(p, piece);
     } else {
       Reach reach;
-      Row::add_run(reach, values);
+      row.add_run(reach, i, values);
       quantizer = quantizer_for(C.q, true, C.ue8m0, reduce_lanes<Row::kPieceLanes>(true, reach));
       if (row.exists(i) && threadIdx.x % Row::kPieceLanes == 0) write_quantizer<C>(p, piece, quantizer);
     }
@@ -226,7 +242,8 @@ CLEAVE_DEVICE void store_row(const QuantizeParams& p, NormedRow<C>& row, const R
     if (is_row) quantizer = given_quantizer<C>(p, row.row);
   } else {
     Reach reach;
-    row.for_each_run(statistics, [&](uint32_t, const typename Row::Values* values) { Row::add_run(reach, values); });
+    row.for_each_run(statistics,
+                     [&](uint32_t i, const typename Row::Values* values) { row.add_run(reach, i, values); });
     quantizer = quantizer_for(C.q, C.symmetric, C.ue8m0, row.team.reduce(reach));
     if (is_row && row.team.rank == 0) write_quantizer<C>(p, row.row, quantizer);
   }
@@ -235,7 +252,7 @@ CLEAVE_DEVICE void store_row(const QuantizeParams& p, NormedRow<C>& row, const R
 
 template <QuantizeConfig C>
 CLEAVE_DEVICE void quantize_normed(const QuantizeParams& p) {
-  static_assert(C.norm != Norm::none && C.batch == 1 && !C.has_smooth);
+  static_assert(C.norm != Norm::none && C.batch == 1);
   static_assert(C.hold * C.width <= kHeldNormedValues, "more would spill");
   static_assert(C.whole || C.lanes == 0, "a warp holds its rows");
   static_assert(!C.blocks || C.lanes != 0 || 32 * C.hold * C.width >= kScaleBlock, "128 neighbours are a warp's");

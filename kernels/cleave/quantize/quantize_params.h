@@ -4,6 +4,7 @@
 
 #include "cleave/core/fast_divmod.h"
 #include "cleave/core/quantizer.h"
+#include "cleave/quantize/norm.h"
 #include "cleave/schedule/groups.h"
 
 namespace cleave {
@@ -51,6 +52,8 @@ struct QuantizeParams {
   void* normed = nullptr;
   int64_t residual_stride = 0, residual_out_stride = 0, normed_stride = 0;
   float eps = 0.0f, weight_offset = 0.0f;
+
+  RowStatistics* statistics = nullptr;  // by row: find_norms, and tiles of norms
 
   // Groups are pieces of rows, `group_cols` long, in the order of memory; tiles are groups too.
   uint32_t group_cols = 0;

@@ -41,8 +41,9 @@ struct QuantizeTile {
     }
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < kRows; ++i) {
-      if (inside(p, row + i, col)) load_values<C>(p, band.row + row + i, col0() + col, held[i]);
+      if (inside(p, row + i, col)) load(p, band.row + row + i, col0() + col, held[i]);
     }
+    if constexpr (C.norm != Norm::none) normalize(p);
   }
 
   CLEAVE_DEVICE uint32_t col0() const { return tile_col * kTileSide; }
@@ -51,6 +52,47 @@ struct QuantizeTile {
   }
   CLEAVE_DEVICE bool inside_transpose(const QuantizeParams& p, uint32_t r, uint32_t c) const {
     return r < rows_t && col0() + c < p.cols;
+  }
+
+ private:
+  CLEAVE_DEVICE static void load(const QuantizeParams& p, uint32_t row, int64_t col, float (&values)[C.width]) {
+    if constexpr (C.norm == Norm::none) {
+      load_values<C>(p, row, col, values);
+    } else {
+      const auto summed = load_summed<C>(p, row, col);
+      CLEAVE_UNROLL
+      for (uint32_t i = 0; i < C.width; ++i) values[i] = summed[i];
+    }
+  }
+
+  /// What is held, by the statistics that were found of its rows. All rows have the same columns: their weights are
+  /// loaded once.
+  CLEAVE_DEVICE void normalize(const QuantizeParams& p) {
+    if (col0() + col >= p.cols) return;
+    Elements<C.weight, C.width> weight, bias;
+    if constexpr (C.has_weight) weight = weight.load(p.weight, col0() + col);
+    if constexpr (C.has_bias) bias = bias.load(p.bias, col0() + col);
+    CLEAVE_UNROLL
+    for (uint32_t i = 0; i < kRows; ++i) {
+      if (row + i >= band.rows) continue;
+      const uint32_t x_row = band.row + row + i;
+      const RowStatistics statistics = p.statistics[x_row];
+      CLEAVE_UNROLL
+      for (uint32_t j = 0; j < C.width; ++j) {
+        held[i][j] = normalized(statistics, held[i][j], C.has_weight ? weight[j] + p.weight_offset : 1.0f,
+                                C.has_bias ? bias[j] : 0.0f);
+      }
+      if constexpr (C.has_normed)
+        Elements<C.x, C.width>::of(held[i]).store(p.normed, x_row * p.normed_stride + col0() + col);
+    }
+    if constexpr (C.has_smooth) {
+      CLEAVE_UNROLL
+      for (uint32_t j = 0; j < C.width; ++j) {
+        const float smooth = p.smooth[col0() + col + j];
+        CLEAVE_UNROLL
+        for (uint32_t i = 0; i < kRows; ++i) held[i][j] /= smooth;
+      }
+    }
   }
 };
 

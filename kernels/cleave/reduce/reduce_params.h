@@ -27,11 +27,15 @@ struct PartialResults {
   bool joins_entries = false;
   uint32_t entries = 0, units = 0, lines = 0;
   uint32_t units_of_step = 0;  // others than 0: entries are groups, whose units follow each other, so many for a tile
+  // D's elements themselves: their order follows from their number alone, and a group's units lie where the group does,
+  // so many for each of its rows (columns).
+  bool of_elements = false, is_one = false;  // is_one: all of D is a line
   int64_t entry_stride = 0;
   int64_t result_stride = 0, result_entry_stride = 0;  // of results, to the next line's, and to the next entry's
 
   /// log2 of a CTA's lines: as few as have all of a line's units read at once, but those of whole sectors of 32 bytes.
   CLEAVE_HD constexpr uint32_t line_bits() const {
+    if (of_elements) return is_one ? 0 : 3;
     if (lines == 1) return 0;
     uint32_t bits = 5;
     while (bits > 3 && units > kReduceThreads * kUnitsAtOnce >> bits) --bits;

@@ -55,16 +55,22 @@ CLEAVE_DEVICE void reduce_partials(const ReduceParams& p) {
   bool of_groups = false;
   if constexpr (C.group_capacity > 0) {
     of_groups = x.units_of_step > 0;
-    if (of_groups) units = find_units<C>(p, x, entry);
+    if (of_groups && !x.of_elements) units = find_units<C>(p, x, entry);
   }
-  const uint32_t end = x.joins_entries && !of_groups ? x.entries : entry + 1;
+  const uint32_t end = x.joins_entries && (!of_groups || x.of_elements) ? x.entries : entry + 1;
   float own = 0.0f;
   if (line < x.lines) {
     for (uint32_t e = entry; e < end; ++e) {
+      if constexpr (C.group_capacity > 0) {
+        if (of_groups && x.of_elements) {
+          const GroupRange range = group_range(p.groups, e);
+          units = {range.begin * x.units_of_step, range.end * x.units_of_step};
+        }
+      }
       const float* const parts = x.partials + e * x.entry_stride + line;
 #pragma unroll kUnitsAtOnce
       for (uint32_t unit = units.first + (threadIdx.x >> bits); unit < units.end; unit += shares)
-        own = joined(x.reduction, own, parts[int64_t(unit) * x.lines]);
+        own = joined(x.reduction, own, reduced_part(x.reduction, parts[int64_t(unit) * x.lines]));
     }
   }
   joined_parts[threadIdx.x] = own;

@@ -54,15 +54,44 @@ def apart(options: dict[str, Any]) -> bool:
 def quantised(multiply: Callable[..., Any], options: dict[str, Any]) -> tuple[Tensor, ...]:
     """D and its scales by two operators, with the bits of `cleave.gemm`'s kernels; what a function makes beside D lies
     between."""
-    granularity, dtype = options.pop("out_scale"), options.pop("out_dtype", None)
-    form = {"scale_major": options.pop("scale_major", "k"), "use_ue8m0": options.pop("use_ue8m0", False)}
-    if dtype is None:
-        raise TypeError(f'out_dtype is None beside out_scale="{granularity}"; pass torch.int8 or an 8-bit float')
+    granularity, scale_major = options["out_scale"], options.pop("scale_major", "k")
     if options.get("zero_rest") is False:
         raise ValueError(f'zero_rest is False beside out_scale="{granularity}", which quantises all rows of D; omit it')
-    made = multiply(out_dtype=torch.float32 if dtype == torch.int8 else torch.bfloat16, **options)
+
+    def quantise(d: Tensor, **form: Any) -> tuple[Tensor, Tensor]:
+        if d.dim() != 2:
+            raise ValueError(
+                f'D is {tuple(d.shape)}, but out_scale="{granularity}" is for products whose D is a matrix'
+            )
+        return _quantize(d, scale_major=scale_major, **form)
+
+    return _in_two_steps(multiply, quantise, options)
+
+
+def quantised_pixels(convolve: Callable[..., Any], options: dict[str, Any]) -> tuple[Tensor, ...]:
+    """The same of a convolution, whose pixels are rows."""
+    granularity = options["out_scale"]
+    if granularity not in ("row", "tensor", "block_1x128"):
+        raise ValueError(f"out_scale is {granularity!r}; of a convolution it must be 'block_1x128', 'row' or 'tensor'")
+
+    def quantise(y: Tensor, **form: Any) -> tuple[Tensor, Tensor]:
+        pixels = y.movedim(1, -1)
+        q, scale = _quantize(pixels.flatten(0, -2), **form)
+        ones = [1] * (y.dim() - 1) if granularity == "tensor" else pixels.shape[:-1]
+        return q.view(pixels.shape).movedim(-1, 1), scale.view(*ones, -1).movedim(-1, 1)
+
+    return _in_two_steps(convolve, quantise, options)
+
+
+def _in_two_steps(
+    multiply: Callable[..., Any], quantise: Callable[..., tuple[Tensor, Tensor]], options: dict[str, Any]
+) -> tuple[Tensor, ...]:
+    granularity, dtype = options.pop("out_scale"), options.pop("out_dtype", None)
+    use_ue8m0 = options.pop("use_ue8m0", False)
+    if dtype is None:
+        raise TypeError(f'out_dtype is None beside out_scale="{granularity}"; pass torch.int8 or an 8-bit float')
+    wide = dtype == torch.int8 or granularity == "block_1x128"
+    made = multiply(out_dtype=torch.float32 if wide else torch.bfloat16, **options)
     d, *others = (made,) if isinstance(made, Tensor) else made
-    if d.dim() != 2:
-        raise ValueError(f'D is {tuple(d.shape)}, but out_scale="{granularity}" is for products whose D is a matrix')
-    q, scale = _quantize(d, dtype, granularity, **form)
+    q, scale = quantise(d, dtype=dtype, granularity=granularity, use_ue8m0=use_ue8m0)
     return q, *others, scale

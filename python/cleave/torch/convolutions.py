@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor
 from .._epilogue import BoundEpilogue, Epilogue
 from ._operators import conv_autograd
 from ._operators.epilogue import arguments, results
+from ._product_options import quantised_pixels
 
 _conv = torch.ops.cleave.conv
 _scaled_conv = torch.ops.cleave.scaled_conv
@@ -41,6 +43,7 @@ def conv2d(
             axes, then those after.
         epilogue: as in `cleave.conv2d`.
         options: c, alpha, beta, activation, out_dtype, split_k_mode, split_k_slices: as in torch.ops.cleave.conv.
+            out_scale, use_ue8m0: as in `cleave.conv2d`, without gradients.
 
     Returns:
         A new D, channels last, or a tuple of the function's outputs. As repeatable, and as safe in CUDA graphs, as
@@ -103,7 +106,8 @@ def scaled_conv2d(
 
     Args:
         input, weight, scale_a, scale_b: as in `cleave.scaled_conv2d`. Others, results and errors: as in `conv2d` here.
-        options: out_dtype, use_fast_accum, c, alpha, beta, activation, scale_d, split_k_mode, split_k_slices.
+        options: out_dtype, use_fast_accum, c, alpha, beta, activation, scale_d, split_k_mode, split_k_slices,
+            out_scale, use_ue8m0.
     """
     return _convolve(2, input, weight, bias, (stride, padding, dilation, groups), epilogue, options, (scale_a, scale_b))
 
@@ -160,6 +164,10 @@ def _convolve(
     given = (*([x] if isinstance(x, int) else x for x in steps), groups)
     operator = _scaled_conv if scales else _conv
     operands = input, weight, *scales
+    if options.get("out_scale") is not None:
+        convolve = partial(_convolve, axes, input, weight, bias, geometry, epilogue)
+        return quantised_pixels(lambda **rest: convolve(rest, scales), options)
+    options.pop("out_scale", None)
     if epilogue is not None:
         return results(operator.epilogue(*operands, *arguments(epilogue, options), bias, *given, **options))
     if options or scales:

@@ -9,13 +9,10 @@ from torch import Tensor, nn
 
 import cleave
 
-from .._weights.formats import E2M1, int4_values, scaled
-from .._weights.layout import codes_at, places_in_block
+from ._operators.packed_weight import dense
 from ._packed_linear import PackedLinear
 
 _mixed_gemm = torch.ops.cleave.mixed_gemm.full
-
-_PLACES, _E2M1 = torch.tensor(places_in_block()), torch.tensor(E2M1)
 
 
 class _Product(torch.autograd.Function):
@@ -33,12 +30,7 @@ class _Product(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         packed, scales, zeros, global_scale = ctx.saved_tensors
-        codes = codes_at(torch, packed, _PLACES.to(packed.device), scales.shape[1], ctx.columns)
-        if ctx.format == "int4":
-            weight = int4_values(codes.float(), scales.float(), None if zeros is None else zeros.float())
-        else:
-            floats = (scales.float() - 127).exp2() if global_scale is None else scales.float() * global_scale
-            weight = scaled(_E2M1.to(packed.device)[codes.int()], floats)
+        weight = dense(packed, scales, zeros, global_scale, ctx.format, ctx.columns)
         return None, torch.ops.cleave.gemm(grad.contiguous(), weight.to(grad.dtype)), *[None] * 9
 
 

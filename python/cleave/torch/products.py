@@ -8,10 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .._core import activations
 from .._epilogue import BoundEpilogue, Epilogue
 from .._weights.packed import PackedWeights
 from .._weights.product import arguments_of, check
-from ._operators.epilogue import ARGUMENTS, arguments, results
+from ._operators.epilogue import ARGUMENTS, arguments, named, results
 from ._product_options import apart, names_of, quantised, settled
 
 _gemm = torch.ops.cleave.gemm
@@ -137,7 +138,8 @@ def grouped_gemm(
         RuntimeError: what `cleave.grouped_gemm` raises as ValueError or TypeError; c that requires grad.
     """
     options = settled("grouped_gemm", options, _OF_GROUPED)
-    if apart(options):
+    shared_scales = options.get("out_scale") is not None and a.dim() == 3 and b.dim() == 2  # by groups of columns
+    if apart(options) or shared_scales:
         return quantised(partial(grouped_gemm, a, b, offs, bias=bias, epilogue=epilogue), options)
     if epilogue is None:
         return (_grouped_gemm.quantized if "out_scale" in options else _grouped_gemm)(a, b, offs, bias, **options)
@@ -153,7 +155,10 @@ def mixed_gemm(
     epilogue: BoundEpilogue | Epilogue | None = None,
     **options: Any,
 ) -> Tensor | tuple[Tensor, ...]:
-    """`cleave.mixed_gemm` by torch.ops.cleave: under torch.compile(fullgraph=True), without gradients.
+    """`cleave.mixed_gemm` by torch.ops.cleave: under torch.compile(fullgraph=True), with gradients, but not of weights.
+
+    a, bias, c (without offs) and a function's tensors have gradients, as in `grouped_gemm` and `gemm` here; that of a
+    multiplies the whole weight, which is dequantised for it. Gates of packed weights have none for a.
 
     Args:
         a, weights, offs, bias, epilogue: as in `cleave.mixed_gemm`, weights of tensors.
@@ -167,7 +172,7 @@ def mixed_gemm(
 
     Raises:
         TypeError, ValueError: weights that is no `PackedWeights`, or has other columns than a.
-        RuntimeError: what else `cleave.mixed_gemm` raises; a tensor that requires grad, with gradients on.
+        RuntimeError: what else `cleave.mixed_gemm` raises; another tensor that requires grad, with gradients on.
     """
     options = settled("mixed_gemm", options, _OF_MIXED)
     check(a, weights, options.get("activation", "none"), epilogue, offs=offs)
@@ -177,7 +182,12 @@ def mixed_gemm(
         a = a[..., weights.perm]
     operator, groups = (_mixed_gemm, {}) if offs is None else (_mixed_grouped_gemm, {"offs": offs})
     given = arguments_of(weights) | groups | {"bias": bias}
-    if epilogue is None:
+    tracked = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (a, bias, options.get("c")))
+    if epilogue is not None:
+        function = dict(zip(ARGUMENTS, arguments(epilogue, options), strict=True))
+    elif tracked:  # the same product by the operators that have gradients
+        activation = options.pop("activation", "none")
+        function = named("d = acc\n" if activation == "none" else activations[activation], ())
+    else:
         return operator(a, **given, **options)
-    function = dict(zip(ARGUMENTS, arguments(epilogue, options), strict=True))
     return results(operator.epilogue(a, **given, **function, **options))

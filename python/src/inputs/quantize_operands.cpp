@@ -104,14 +104,15 @@ void QuantizeOperands::allocate(TensorReader& reader) {
     const int64_t count = p.granularity == Granularity::tensor ? 1 : p.rows;
     add(inputs_.get<arg::Zero>(), {count, 1}, DType::i32, false, arguments.zero);
   }
+  if (p.has_transpose) {
+    add({}, {p.cols, extent_t(p)}, p.q.dtype, false, arguments.q_t);
+    add({}, scale_shape(p.granularity, p.cols, extent_t(p)), DType::f32, turned || p.groups > 0, arguments.scale_t);
+  }
+  if (p.groups > 0)
+    arguments.padded_ends = static_cast<int32_t*>(make(std::array{p.groups}, DType::i32, false, reader));
   if (p.has_residual)
     add(inputs_.get<arg::ResidualOut>(), {p.rows, p.cols}, p.residual_out.dtype, false, arguments.residual_out);
   if (p.has_normed) results_.push_back({nb::borrow(inputs_.get<arg::NormedOut>())});
-  if (!p.has_transpose) return;
-  add({}, {p.cols, extent_t(p)}, p.q.dtype, false, arguments.q_t);
-  add({}, scale_shape(p.granularity, p.cols, extent_t(p)), DType::f32, turned || p.groups > 0, arguments.scale_t);
-  if (p.groups == 0) return;
-  arguments.padded_ends = static_cast<int32_t*>(make(std::array{p.groups}, DType::i32, false, reader));
 }
 
 nb::tuple QuantizeOperands::results() const {

@@ -42,8 +42,8 @@ class QuantizeOperands : public QuantizeCall {
   /// Creates the outputs that are not given, as arrays of x's framework and class on x's device.
   void allocate(TensorReader& reader);
 
-  /// What the user gets: q, its scale, and the zero points, the sums with the residual, the norms, the transpose and
-  /// where its groups end if there are any.
+  /// What the user gets: q, its scale, and the zero points, the transpose and where its groups end, the sums with the
+  /// residual and the norms if there are any.
   nanobind::tuple results() const;
 
  private:

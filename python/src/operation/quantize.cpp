@@ -32,14 +32,13 @@ Args:
     zero: with scale and symmetric=False, the zero points: int32, [M] or [M, 1], or one value.
     smooth: [K], float32: x is divided by it, column by column, in the same pass (see `smooth`).
     norm: `cleave.rms_norm(weight, eps)` or `cleave.layer_norm(weight, bias, eps)`: quantise the norm of
-        x's rows, computed by the same kernel in float32, without a rounding to x's dtype. By row, in
-        blocks of 1x128, or by tensor (by two kernels, unless `scale` is given); not with transpose, nor
-        with smooth (divide weight and bias by it instead).
+        x's rows, computed in float32 without a rounding to x's dtype, by the same kernel; by two where one
+        scale of the whole tensor is to be found, in squares of 128x128, and with transpose.
     residual: [M, K] like x, of any of its dtypes, with norm: x + residual is rounded to the residual's
         dtype, written to residual_out, and then normalised.
     residual_out: where that sum is written, [M, K] of residual's dtype. Defaults to a new array; may be
         `residual` itself (in place, as vLLM's fused_add_rms_norm does) or x.
-    normed_out: [M, K] of x's dtype, with norm: the norm before quantisation is written here as well.
+    normed_out: [M, K] of x's dtype, with norm: the norm, before smooth and quantisation, is written here.
         May be x or residual itself.
     symmetric: False, for int8 by row or tensor, maps the range of a group, widened to include 0, to
         -128 to 127, with a zero point (vLLM's azp).

@@ -7,6 +7,7 @@
 #include "operands/roles.h"
 #include "product/conv_docs.h"
 #include "product/product.h"
+#include "product/quantized_apart.h"
 
 namespace nb = nanobind;
 
@@ -18,7 +19,7 @@ using WeightSize = Other<"weight_size", "tuple[int, ...]">;
 using Size = Other<"size", "tuple[int, ...] | None", "None">;
 using OutputPadding = Other<"output_padding", "object", "0">;
 
-nb::object convolve(const ConvInputs& inputs, const ConvOptions& options, const CallArguments& call) {
+nb::object convolve_only(const ConvInputs& inputs, const ConvOptions& options, const CallArguments& call) {
   TensorReader reader(call.get<arg::Stream>());
   ConvOperands operands(inputs, reader, options);
   if (operands.converted() && given(call.get<arg::Stream>()) && operands.problem.device != kCpu) {
@@ -30,17 +31,27 @@ nb::object convolve(const ConvInputs& inputs, const ConvOptions& options, const 
   return with_roles(options.kind, [&] { return plan_and_run(operands, call, reader); }, options.transposed);
 }
 
+/// And quantises, if `found` asks for it.
+nb::object convolve(ConvInputs inputs, ConvOptions options, const CallArguments& call,
+                    const QuantizedPixels::Arguments& found) {
+  const QuantizedPixels pixels(found);
+  if (!pixels.wanted()) return convolve_only(inputs, options, call);
+  options.d_type = pixels.unquantized();
+  inputs.set<arg::Out>({});
+  const nb::handle like = options.kind == Conv::fprop ? inputs.get<arg::Input>() : inputs.get<arg::GradOutput>();
+  return pixels.quantize(convolve_only(inputs, options, call), like);
+}
+
 template <class Call>
 nb::object conv(int axes, const Call& call) {
-  const ConvOptions options = parse_conv_options(Conv::fprop, axes, call, call);
-  return convolve(call, options, call);
+  return convolve(call, parse_conv_options(Conv::fprop, axes, call, call), call, call);
 }
 
 template <class Call>
 nb::object conv_dgrad(int axes, const Call& call) {
   ConvOptions options = parse_conv_options(Conv::dgrad, axes, call, call);
   options.size = parse_size(call.template get<InputSize>(), InputSize::name(), axes);
-  return convolve(call, options, call);
+  return convolve(call, options, call, call);
 }
 
 template <class Call>
@@ -56,7 +67,7 @@ nb::object conv_wgrad(int axes, const Call& call) {
                  given(out) ? "there is a c, too" : "there is no out to add to");
   }
   if (accumulate) inputs.set<arg::C>(out);
-  return convolve(inputs, options, call);
+  return convolve_only(inputs, options, call);
 }
 
 template <class Call>
@@ -70,7 +81,7 @@ nb::object conv_transpose(int axes, const Call& call) {
   ConvInputs inputs(call);
   inputs.set<arg::GradOutput>(inputs.get<arg::Input>());
   inputs.set<arg::Input>({});
-  return convolve(inputs, options, call);
+  return convolve(inputs, options, call, call);
 }
 
 template <class Call>
@@ -116,6 +127,7 @@ void bind_rank(nb::module_& m, int axes) {
   using Result = List<arg::Activation, arg::Epilogue, arg::Out, arg::OutDtype>;
   using How = Concat<SplitK, List<arg::Precision>>;
   using Options = Concat<List<arg::C>, Scalars, Result, List<arg::Convert>, How, Place>;
+  using Quantized = List<arg::OutScale, arg::UseUe8m0>;
   using Scales = List<arg::ScaleD, arg::Amax, arg::UseFastAccum>;
   using Division = List<arg::Division>;
   const auto add = [&](const char* name, auto positional, auto keywords, const char* returns, const char* doc,
@@ -124,20 +136,22 @@ void bind_rank(nb::module_& m, int axes) {
            [axes, function](const auto& call) { return function(axes, call); });
   };
 
-  add("{name}", Concat<List<arg::Input, arg::Weight, arg::Bias>, Geometry>(), Options(), "Array", kConvDoc,
-      [](int axes, const auto& call) { return conv(axes, call); });
+  add("{name}", Concat<List<arg::Input, arg::Weight, arg::Bias>, Geometry>(), Concat<Options, Quantized>(),
+      "Array | tuple[Array, ...]", kConvDoc, [](int axes, const auto& call) { return conv(axes, call); });
   add("{scaled}",
       Concat<List<arg::Input, arg::Weight, Required<arg::ScaleA>, Required<arg::ScaleB>, arg::Bias>, Geometry>(),
-      Concat<Scales, Options>(), "Array", kScaledConvDoc, [](int axes, const auto& call) { return conv(axes, call); });
+      Concat<Scales, Options, Quantized>(), "Array | tuple[Array, ...]", kScaledConvDoc,
+      [](int axes, const auto& call) { return conv(axes, call); });
   add("{name}_dgrad", Concat<List<InputSize, arg::Weight, arg::GradOutput>, Geometry>(),
-      Concat<List<arg::Bias>, Options, Division>(), "Array", kConvDgradDoc,
+      Concat<List<arg::Bias>, Options, Quantized, Division>(), "Array | tuple[Array, ...]", kConvDgradDoc,
       [](int axes, const auto& call) { return conv_dgrad(axes, call); });
   add("{name}_wgrad", Concat<List<arg::Input, WeightSize, arg::GradOutput>, Geometry>(),
       Concat<List<arg::Accumulate>, Without<Options, List<arg::Activation>>>(), "Array", kConvWgradDoc,
       [](int axes, const auto& call) { return conv_wgrad(axes, call); });
   add("{transpose}",
       List<arg::Input, arg::Weight, arg::Bias, arg::Stride, arg::Padding, OutputPadding, arg::Groups, arg::Dilation>(),
-      Options(), "Array", kConvTransposeDoc, [](int axes, const auto& call) { return conv_transpose(axes, call); });
+      Concat<Options, Quantized>(), "Array | tuple[Array, ...]", kConvTransposeDoc,
+      [](int axes, const auto& call) { return conv_transpose(axes, call); });
   add("plan_{name}", List<arg::Kind, arg::A, arg::B>(),
       Concat<List<Size>, Geometry, List<arg::Bias, arg::C, arg::ScaleA, arg::ScaleB>, Scales, Result, How, Division>(),
       "GemmPlan", kPlanConvDoc, [](int axes, const auto& call) { return plan_conv(axes, call); });

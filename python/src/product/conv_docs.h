@@ -33,6 +33,12 @@ Args:
     out: where y is written, in the memory order of input. Must not overlap input, weight or bias.
     out_dtype: y's dtype if there is no `out`: any float or int8, and int32 for int8 input alone.
         Defaults to input's dtype, except bfloat16 for 8-bit floats and int32 for int8.
+    out_scale: quantises y to int8 or an 8-bit float (see out_dtype), and returns (y, scale), y being
+        scale * what is returned: "tensor" finds one scale, as a next `{scaled}` reads it, "row" one for
+        each pixel, "block_1x128" one for every 128 channels of a pixel. scale is float32, of y's shape with
+        1 or ceil(K / 128) channels. Two launches: the convolution (in float32, but in bfloat16 for an 8-bit
+        float by "tensor" or "row"), and `quantize`. Plans do not have it.
+    use_ue8m0: round those scales up to powers of two.
     convert: True copies arrays that are in another memory order, on their framework's current stream,
         instead of refusing them. If `out` is in another order (images whose rows are unevenly spaced,
         say), y is computed in a new array and copied to it.
@@ -41,7 +47,8 @@ Args:
     kernel, precision, stream and workspace are those of `gemm`.
 
 Returns:
-    `out`, or a new array [N, K, {output}] of input's framework on its device, in the same order.
+    `out`, or a new array [N, K, {output}] of input's framework on its device, in the same order. With
+    out_scale a tuple: that, a function's other outputs, and the scales.
 
 Raises:
     TypeError, ValueError, cleave.CudaError: as `gemm`; also for outputs of size zero.

@@ -40,10 +40,12 @@ Args:
     out_scale: "block_1x128" quantises D to int8 or an 8-bit float (see out_dtype) with one scale for
         every 128 columns of a row, and returns (D, scale). The scales are bit for bit those that
         `quantize` computes from D in float32: the largest magnitude / 127, 448 or 57344. Any
-        activation, function, bias and c may come first; D is row-major, and N must not be grouped.
+        activation, function, bias and c may come first; D is row-major.
         scale is float32, of D's shape with ceil(N / 128) columns, ready to be the next product's
         `scale_a`; it is 0 for rows of no group where these are zeroed. The product's own kernel
-        quantises, or a second one where the planner expects that to be faster. "row", "tensor" and
+        quantises, or a second one where the planner expects that to be faster; where N is grouped, by
+        `quantize` of D in float32, so that a scale may be two groups', columns of none are 0, and
+        plans do not have it. "row", "tensor" and
         "block_128x128" find scales as `quantize` does for these granularities, and of its shapes, by
         kernels of their own on the current stream: this product, in bfloat16 (for int8 in float32), and
         `quantize`. They are for a D that is a matrix, in groups of rows, too, where rows of no group

@@ -99,6 +99,7 @@ Args:
     out: [G, N, K], any float dtype; float32 for a main_grad.
     out_dtype: dw's dtype if there is no `out`. Defaults to dy's, and to bfloat16 for 8-bit gradients.
     precision: of float32 gradients, as in `gemm`.
+    out_scale, scale_out, scale_major, use_ue8m0: as in `grouped_gemm`: "block_1x128" alone.
     accumulate: True adds to `out` (to dw if there are several outputs). An empty group then leaves its
         part as it is, unless an epilogue function does more.
 
@@ -156,10 +157,10 @@ void bind_grouped_gemm(nb::module_& m) {
   using WgradOptions = Concat<Bounds,
                               List<ScaleDy, ScaleX, arg::Alpha, arg::Epilogue, arg::Out, arg::OutDtype, arg::Accumulate,
                                    arg::UseFastAccum, arg::CheckOffsets>,
-                              SplitK, List<arg::Precision>, Place>;
+                              FoundScales, SplitK, List<arg::Precision>, Place>;
 
-  define(m, "grouped_gemm_wgrad", List<Dy, X, arg::Offs>(), WgradOptions(), "Array", kGroupedGemmWgradDoc,
-         [](const auto& call) { return weight_gradient(call); });
+  define(m, "grouped_gemm_wgrad", List<Dy, X, arg::Offs>(), WgradOptions(), "Array | tuple[Array, ...]",
+         kGroupedGemmWgradDoc, [](const auto& call) { return weight_gradient(call); });
 }
 
 }  // namespace cleave::python

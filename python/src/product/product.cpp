@@ -12,8 +12,7 @@ namespace cleave::python {
 nb::object multiply(const GemmInputs& inputs, const ProductArguments& arguments, const CallArguments& call,
                     const GemmOptions& form) {
   const GemmOptions options = parse_gemm_options(arguments, form);
-  const bool of_experts = options.grouped && options.weights.has_value();
-  if (options.out_scale && (of_experts || *options.out_scale != Granularity::block_1x128))
+  if (is_quantized_apart(inputs, options))
     return multiply_and_quantize(inputs, arguments, call, form, *options.out_scale);
   TensorReader reader(call.get<arg::Stream>());
   GemmOperands operands(inputs, reader, options);

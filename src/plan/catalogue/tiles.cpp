@@ -98,6 +98,9 @@ constexpr Spec kPortableTiles[] = {
     {.family = KernelFamily::portable, .tile_m = 128, .tile_n = 128},
 };
 
+// Where the 128 columns of D that share a scale are of gates and of ups.
+constexpr Spec kPortableQuantisedTiles[] = {{.family = KernelFamily::portable, .tile_m = 64, .tile_n = 256}};
+
 constexpr Spec kStreamedTiles[] = {
     {.family = KernelFamily::streamed, .transposed = true, .tile_m = 16, .tile_n = 8},
     {.family = KernelFamily::streamed, .transposed = true, .tile_m = 16, .tile_n = 16},
@@ -139,6 +142,9 @@ std::vector<Spec> tiles(const GemmProblem& problem) {
   }
   if (sm90 && may_halve_lines(problem, {.half_lines = true}))
     for (const Spec& tile : kSm90HalfLineTiles) add_sharings(specs, tile);
+  const bool portable = problem.kernel == KernelFamily::automatic || problem.kernel == KernelFamily::portable;
+  if (portable && is_gated(problem) && finds_scales(problem))
+    specs.insert(specs.end(), std::begin(kPortableQuantisedTiles), std::end(kPortableQuantisedTiles));
   // A low-rank adapter's first product has one column of tiles: four pairs of a tile took 5 to 8 % longer in step.
   const bool narrow = problem.groups.dimension == Grouping::m && problem.n <= 64;
   if (narrow) std::erase_if(specs, [](const Spec& tile) { return tile.multicast_m * tile.multicast_n > 1; });
@@ -166,6 +172,7 @@ bool is_tile(Spec tile) {
   tile.multicast_m = tile.multicast_n = 1;
   std::vector<Spec> all = tiles(tile.family, true);
   all.insert(all.end(), std::begin(kSm90WeightTiles), std::end(kSm90WeightTiles));
+  all.insert(all.end(), std::begin(kPortableQuantisedTiles), std::end(kPortableQuantisedTiles));
   all.insert(all.end(), std::begin(kSm90TurnedTiles), std::end(kSm90TurnedTiles));
   return std::ranges::find(all, tile) != all.end();
 }

@@ -131,8 +131,21 @@ def test_what_is_refused() -> None:
         cleave.gemm(a, b[0], epilogue=with_norm(bias=b[0, 0]), out=out)
     with pytest.raises(TypeError, match="norm is float16, but the epilogue function makes it float32"):
         cleave.gemm(a, b[0], epilogue=with_norm(bias=b[0, 0]), out=(None, np.empty(6, np.float16)))
-    with pytest.raises(ValueError, match="batch_invariant, but the epilogue function reduces D"):
-        cleave.gemm(a, b[0], epilogue=with_norm(bias=b[0, 0]), deterministic="batch_invariant")
+
+
+@pytest.mark.parametrize("promise", [{"deterministic": "batch_invariant"}, {"sum_order": "k"}])
+def test_rows_that_depend_on_themselves_alone(promise: dict[str, str]) -> None:
+    rng = np.random.default_rng(6)
+    a, b, bias = (rng.standard_normal(shape, np.float32) for shape in ((70, 300), (300, 90), (90,)))
+    d, norm = cleave.gemm(a, b, epilogue=with_norm(bias=bias), **promise)
+    np.testing.assert_allclose(norm, (d.astype(np.float64) ** 2).sum(1), rtol=1e-6)
+    for rows in (1, 17):
+        some = cleave.gemm(a[:rows], b, epilogue=with_norm(bias=bias), **promise)
+        assert np.array_equal(some[0], d[:rows]) and np.array_equal(some[1], norm[:rows])
+    plan = cleave.plan_problem(256, 512, 1024, device="h100", epilogue=with_norm(bias="float32"), **promise)
+    assert "reduce_partials" in plan.kernel_sources[-1] and plan.workspace_size >= 4 * 256 * 512
+    with pytest.raises(ValueError, match="reduces D in a step of its own here, which emitted projects do not"):
+        cleave.emit.cpp(plan, "reducing", sourcedir="unused")
 
 
 def test_plans_for_a_gpu(tmp_path: Any) -> None:

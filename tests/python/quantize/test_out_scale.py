@@ -252,7 +252,45 @@ def test_groups_whose_rows_are_not_quantised(
         cleave.grouped_gemm(a, b, out_dtype="int8", out_scale="row", **options)
 
 
-def test_groups_of_columns_are_refused() -> None:
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("ue8m0", [False, True])
+def test_groups_of_columns_share_scales(mode: str, ue8m0: bool) -> None:
+    rng = np.random.default_rng(9)
+    a, b, offs = exact(rng, 3, 20, 64), exact(rng, 64, 300), np.array([70, 70, 277], np.int32)
+    options: dict[str, Any] = {"split_k_mode": mode, "split_k_slices": 2} if mode != "auto" else {}
+    if mode in ("none", "stream_k"):
+        options.pop("split_k_slices")
+    wide = cleave.grouped_gemm(a, b, offs, activation="relu", **options)
+    made = cleave.grouped_gemm(
+        a, b, offs, activation="relu", out_dtype="int8", out_scale="block_1x128", use_ue8m0=ue8m0, **options
+    )
+    check(*made, wide, ue8m0=ue8m0)
+    assert not made[0][:, 277:].any()
+    out, scale_out = np.full((20, 300), 77, np.int8), np.full((3, 20), 7, np.float32).T
+    again = cleave.grouped_gemm(
+        a, b, offs, activation="relu", out=out, scale_out=scale_out, out_scale="block_1x128", use_ue8m0=ue8m0, **options
+    )
+    assert again[0] is out and again[1] is scale_out
+    check(out, scale_out, wide, ue8m0=ue8m0)
+
+
+def test_what_groups_of_columns_refuse() -> None:
     a, b, offs = np.zeros((2, 8, 16), np.float32), np.zeros((16, 64), np.float32), np.array([10, 64], np.int32)
+    options = {"out_dtype": "int8", "out_scale": "block_1x128"}
+    with pytest.raises(ValueError, match=r"zero_rest is False beside out_scale=\"block_1x128\""):
+        cleave.grouped_gemm(a, b, offs, zero_rest=False, **options)
     with pytest.raises(ValueError, match=r"out_scale is given, but n is grouped"):
-        cleave.grouped_gemm(a, b, offs, out_dtype="int8", out_scale="block_1x128")
+        cleave.plan_grouped_gemm(a, b, offs, **options)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_weight_gradients(mode: str) -> None:
+    rng = np.random.default_rng(10)
+    dy, x, offs = exact(rng, 90, 30), exact(rng, 90, 300), np.array([20, 20, 81], np.int32)
+    options: dict[str, Any] = {"split_k_mode": mode, "alpha": 0.5}
+    if mode in ("serial", "parallel", "cluster"):
+        options["split_k_slices"] = 2
+    wide = cleave.grouped_gemm_wgrad(dy, x, offs, **options)
+    d, scale = cleave.grouped_gemm_wgrad(dy, x, offs, out_dtype="int8", out_scale="block_1x128", **options)
+    assert d.shape == wide.shape and scale.shape == (3, 30, 3) and not scale[1].any()
+    check(d, scale, wide)

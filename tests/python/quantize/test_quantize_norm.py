@@ -198,13 +198,6 @@ NORM = cleave.rms_norm(np.ones(256, np.float32))
 
 BAD: dict[str, tuple[dict[str, Any], type[Exception], tuple[str, ...]]] = {
     "norm is an array": ({"norm": X[0]}, TypeError, ("norm is", "cleave.rms_norm(weight, eps)")),
-    "squares": ({"granularity": "block_128x128"}, ValueError, ("block_128x128 with norm", "block_1x128")),
-    "smooth": ({"smooth": np.ones(256, np.float32)}, ValueError, ("smooth", "norm's weight and bias")),
-    "transpose": (
-        {"granularity": "block_1x128", "transpose": True},
-        ValueError,
-        ("has_transpose", "normed_out"),
-    ),
     "weight has another length": (
         {"norm": cleave.rms_norm(np.ones(255, np.float32))},
         ValueError,

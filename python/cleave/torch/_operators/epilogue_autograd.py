@@ -14,7 +14,7 @@ from torch import Tensor
 from ..._epilogue.derivative import has_derivative
 from ..._epilogue.graph import SUM, parse
 from ..._epilogue.saved import saved_outputs
-from . import autograd, conv_autograd, epilogue, grouped_autograd
+from . import autograd, conv_autograd, epilogue, grouped_autograd, packed_weight
 from .channels_last import packed
 from .grouped_epilogue import GroupedGradients
 from .untracked import register_autograd
@@ -63,6 +63,17 @@ def register() -> None:
         )
     op = torch.ops.cleave.grouped_gemm.epilogue
     _register(_Operation(op, _SUM_OF_GROUPS, _of_groups, _gradients_of_groups, Tensor.contiguous, keeps_outputs=False))
+    gradients = partial(_gradients, _spread_over_matrix)
+    _register(
+        _Operation(torch.ops.cleave.mixed_gemm.epilogue, _SUM_OF_PACKED, _of_packed, gradients, Tensor.contiguous)
+    )
+    op = torch.ops.cleave.mixed_grouped_gemm.epilogue
+    _register(
+        _Operation(
+            op, _SUM_OF_PACKED_GROUPS, _of_packed_groups, _gradients_of_packed_groups, Tensor.contiguous,
+            keeps_outputs=False,
+        )
+    )  # fmt: skip
 
 
 def _gradients(spread: Callable[[Tensor, str, int], Tensor], call: Any, options: Any, *given: Any) -> Any:
@@ -121,6 +132,39 @@ def _gradients_of_groups(call: Any, options: dict[str, Any], *given: Any) -> Gro
     )
 
 
+_SUM_OF_PACKED = ("a", "bias", "c")
+
+
+def _dense(call: Any, needed: set[str]) -> Tensor | None:
+    """The packed weight as gemm's b, where the gradient of `a` is needed."""
+    if "a" not in needed:
+        return None
+    of_weight = call.packed, call.scales, call.zeros, call.global_scale, call.format, call.a.shape[-1]
+    return packed_weight.dense(*of_weight).to(call.a.dtype).mT
+
+
+def _of_packed(grad: Tensor, call: Any, options: dict[str, Any], needed: set[str]) -> dict[str, Tensor]:
+    wanted = ("a" in needed, False, "bias" in needed, "c" in needed)
+    operands = call.a, _dense(call, needed), call.bias, call.c
+    of_a, _, *rest = autograd.of_operands(grad, operands, wanted, options["alpha"], options["beta"])
+    return dict(zip(_SUM_OF_PACKED, (of_a, *rest), strict=True))
+
+
+_SUM_OF_PACKED_GROUPS = ("a", "bias")
+
+
+def _of_packed_groups(grad: Tensor, call: Any, options: dict[str, Any], needed: set[str]) -> dict[str, Tensor]:
+    wanted = ("a" in needed, False, "bias" in needed)
+    operands, groups = (call.a, _dense(call, needed), call.bias), grouped_autograd.Groups(call.offs)
+    of_a, _, of_bias = grouped_autograd.of_operands(grad, operands, groups, wanted, options["alpha"])
+    return dict(zip(_SUM_OF_PACKED_GROUPS, (of_a, of_bias), strict=True))
+
+
+def _gradients_of_packed_groups(call: Any, options: dict[str, Any], *given: Any) -> GroupedGradients:
+    groups, experts = grouped_autograd.Groups(call.offs), call.packed.shape[0]
+    return GroupedGradients(groups, False, experts, *given, _spread_over_matrix)
+
+
 def _of_convolution(
     operator: conv_autograd.Operator, grad: Tensor, call: Any, options: dict[str, Any], needed: set[str]
 ) -> dict[str, Tensor]:
@@ -172,6 +216,8 @@ def _check(operation: _Operation, call: dict[str, Any]) -> None:
                 raise RuntimeError(f"{name} requires grad, but has no gradient here; pass {name}.detach()")
             if x.itemsize == 1:
                 raise RuntimeError(f"{name} is {x.dtype}; 8-bit operands have no gradient. Pass {name}.detach()")
+    if call.get("packed") is not None and len(parse(call["epilogue"]).sums) > 1 and call["a"].requires_grad:
+        raise RuntimeError("a requires grad, but gates of packed weights have no gradient for it; pass a.detach()")
     if call.get("scale_d") is not None:
         raise RuntimeError("scale_d is given, but D in 8 bits has no gradient; use torch.no_grad()")
 

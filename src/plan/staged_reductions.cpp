@@ -1,0 +1,205 @@
+#include "plan/staged_reductions.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <limits>
+#include <utility>
+
+#include "base/refuse.h"
+#include "cleave/epilogue.h"
+#include "launch/conv_grid.h"
+#include "launch/reductions.h"
+#include "plan/reductions.h"
+#include "problem/arguments.h"
+#include "problem/problem.h"
+#include "process/host_bytes.h"
+#include "runtime/context.h"
+#include "runtime/workspace_pool.h"
+
+namespace cleave {
+namespace {
+
+constexpr size_t kAlignment = 16;
+
+Reduction reduction_of(const GemmProblem& p, uint32_t output) {
+  return p.epilogue.function->outputs()[output + 1].reduction;
+}
+
+uint32_t outputs_beside_d(const GemmProblem& p) {
+  return uint32_t(p.epilogue.function->outputs().size()) - 1;
+}
+
+bool is_reduced(const GemmProblem& p, uint32_t output) {
+  return reduction_of(p, output) != Reduction::none;
+}
+
+/// The order in which the elements of a line, or of a group, are neighbours among those that a thread adds up.
+Order order_of(const GemmProblem& p, InputShape shape) {
+  const bool across = shape == InputShape::column || (shape == InputShape::scalar && p.groups.dimension == Grouping::n);
+  return across ? Order::column : Order::row;
+}
+
+/// What all matrices take.
+size_t staged_bytes(const GemmProblem& p) {
+  size_t matrices = 0;
+  for (uint32_t i = 0; i < outputs_beside_d(p); ++i) matrices += is_reduced(p, i);
+  return matrices * round_up<size_t>(size_t(entries_of_d(p)) * size_t(p.m) * size_t(p.n) * sizeof(float), kAlignment);
+}
+
+/// The elements of D as partial results: units are those that are added up.
+PartialResults elements_of(const GemmProblem& p, uint32_t output) {
+  const EpilogueLayout& layout = p.epilogue.outputs[output];
+  const bool over_groups = is_over_groups(p.groups.dimension, layout.shape);
+  const auto rows = uint32_t(p.m), columns = uint32_t(p.n);
+  PartialResults x{.reduction = reduction_of(p, output),
+                   .joins_entries = layout.stride_batch == 0,
+                   .entries = uint32_t(over_groups ? p.batch : entries_of_d(p)),
+                   .of_elements = true,
+                   .entry_stride = over_groups ? 0 : p.m * p.n,
+                   .result_stride = layout.stride,
+                   .result_entry_stride = layout.stride_batch};
+  switch (layout.shape) {
+    case InputShape::column:
+      x.units = columns, x.lines = rows, x.units_of_step = over_groups;
+      break;
+    case InputShape::row:
+      x.units = rows, x.lines = columns, x.units_of_step = over_groups;
+      break;
+    default:
+      x.units = rows * columns, x.lines = 1, x.is_one = true;
+      x.units_of_step = !over_groups ? 0 : p.groups.dimension == Grouping::m ? columns : rows;
+      break;
+  }
+  return x;
+}
+
+class StagedPlan final : public ChosenPlan {
+ public:
+  StagedPlan(const GemmProblem& problem, std::shared_ptr<const GemmPlan> product)
+      : problem_(problem), product_(std::move(product)) {
+    const bool cut = cuts_d(problem.groups.dimension);
+    config_.group_capacity = cut ? std::bit_ceil(std::max(uint32_t(problem.batch), 16u)) : 0;
+    params_.groups = group_params(problem);
+    uint32_t blocks = 0;
+    for (uint32_t i = 0; i < outputs_beside_d(problem); ++i) {
+      if (!is_reduced(problem, i)) continue;
+      const PartialResults& x = params_.outputs[count_] = elements_of(problem, i);
+      numbers_[count_++] = i;
+      blocks = std::max(blocks, x.line_blocks() * (x.joins_entries ? 1 : x.entries));
+    }
+    shape_ = {.grid = {blocks, count_, 1}, .block = {kReduceThreads, 1, 1}, .programmatic = true};
+  }
+
+  void run(const GemmArguments& given, void* workspace, size_t workspace_bytes, void* stream) const override {
+    check_arguments(problem_, given);
+    const ContextGuard context(problem_.device);
+    const auto cuda_stream = static_cast<CUstream>(stream);
+    const Kernel& kernel = find_kernel(cuda_stream);  // before the product is enqueued
+    const bool own = workspace != nullptr || workspace_bytes > 0;
+    if (own) {
+      check_workspace(workspace, workspace_bytes, workspace_size());
+      check_workspace_apart(problem_, given, workspace, workspace_size());
+    }
+    char* const first =
+        own ? static_cast<char*>(workspace) + round_up<size_t>(product_->workspace_size(), kAlignment)
+            : static_cast<char*>(pooled_workspace(problem_.device, cuda_stream, space_needed()).partials) + partials();
+    GemmArguments arguments = given;
+    ReduceParams params = params_;
+    for (uint32_t i = 0; i < count_; ++i) {
+      char* const matrix = first + i * (staged_bytes(problem_) / count_);
+      arguments.epilogue_outputs[numbers_[i]] = matrix;
+      params.outputs[i].partials = reinterpret_cast<const float*>(matrix);
+      params.outputs[i].results = static_cast<float*>(given.epilogue_outputs[numbers_[i]]);
+    }
+    params.groups.offsets = given.group_offsets;
+    params.groups.sizes = given.group_sizes;
+    product_->run(arguments, own ? workspace : nullptr, own ? product_->workspace_size() : 0, stream);
+    kernel.launch(shape_, cuda_stream, &params);
+  }
+
+  void prepare(void* stream) const override {
+    const ContextGuard context(problem_.device);
+    product_->prepare(stream);
+    find_kernel(static_cast<CUstream>(stream));
+    pooled_workspace(problem_.device, static_cast<CUstream>(stream), space_needed());
+  }
+
+  size_t workspace_size() const override {
+    return round_up<size_t>(product_->workspace_size(), kAlignment) + staged_bytes(problem_);
+  }
+  size_t counter_size() const override { return product_->counter_size(); }
+  size_t host_bytes() const override { return shared_bytes(*this) + product_->host_bytes(); }
+  const GemmProblem& problem() const override { return problem_; }
+  SplitKMode split_k_mode() const override { return product_->split_k_mode(); }
+  int32_t split_k_slices() const override { return product_->split_k_slices(); }
+  std::string kernel_name() const override { return product_->kernel_name(); }
+  std::vector<std::string> kernel_sources() const override {
+    std::vector<std::string> sources = product_->kernel_sources();
+    sources.push_back(reduce_source(config_));
+    return sources;
+  }
+  std::string why() const override {
+    return product_->why() + "; a kernel behind it reduces what it leaves in the workspace";
+  }
+  std::vector<Candidate> candidates() const override {
+    std::vector<Candidate> list = product_->candidates();
+    for (Candidate& each : list)
+      each.workspace_size = round_up<size_t>(each.workspace_size, kAlignment) + staged_bytes(problem_);
+    return list;
+  }
+  double roofline_us() const override { return product_->roofline_us(); }
+  const Choice& choice() const override { return *choice_of(*product_); }
+
+ private:
+  /// The product's, whose part of the pool's memory comes first.
+  size_t partials() const {
+    return round_up<size_t>(product_->workspace_size() - product_->counter_size(), kAlignment);
+  }
+  WorkspaceSize space_needed() const { return {product_->counter_size(), partials() + staged_bytes(problem_)}; }
+
+  const Kernel& find_kernel(CUstream stream) const {
+    return kernel_.get(stream, [this] {
+      return KernelRequest{"reduce_partials", reduce_source(config_), reduce_entry, problem_.device};
+    });
+  }
+
+  const GemmProblem problem_;
+  const std::shared_ptr<const GemmPlan> product_;
+  ReduceConfig config_;
+  ReduceParams params_;
+  LaunchShape shape_;
+  uint32_t count_ = 0, numbers_[kMostEpilogueOutputs] = {};
+  LazyKernel kernel_;
+};
+
+}  // namespace
+
+bool stages_reductions(const GemmProblem& p) {
+  return reduces(p) && (is_batch_invariant(p) || count_parts(p.conv, false) > 1);
+}
+
+GemmProblem staged(const GemmProblem& problem) {
+  GemmProblem p = problem;
+  for (uint32_t i = 0; i < outputs_beside_d(p); ++i) {
+    if (!is_reduced(p, i)) continue;
+    const Order order = order_of(p, p.epilogue.outputs[i].shape);
+    p.epilogue.outputs[i] = {.order = order,
+                             .alignment = sizeof(float),
+                             .stride = order == Order::row ? p.n : p.m,
+                             .stride_batch = entries_of_d(p) > 1 ? p.m * p.n : 0};
+  }
+  return p;
+}
+
+std::shared_ptr<const GemmPlan> make_staged_plan(const GemmProblem& problem, std::shared_ptr<const GemmPlan> product) {
+  if (double(problem.m) * double(problem.n) >= double(std::numeric_limits<uint32_t>::max())) {
+    refuse(ErrorCode::unsupported,
+           "the epilogue function reduces D in a step of its own, but D has {} x {} elements, 2^32 or more; reduce it "
+           "in parts",
+           problem.m, problem.n);
+  }
+  return std::make_shared<StagedPlan>(problem, std::move(product));
+}
+
+}  // namespace cleave
