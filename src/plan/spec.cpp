@@ -28,6 +28,7 @@ std::string to_string(const Spec& s) {
   for (const Flag& flag : kFlags) {
     if (s.*flag.member) text += fmt::format(" {}", flag.word);
   }
+  if (s.columns > 0) text += fmt::format(" columns {}", s.columns);
   if (s.multicast_m * s.multicast_n > 1) text += fmt::format(" multicast {}x{}", s.multicast_m, s.multicast_n);
   if (s.split != SplitKMode::none) text += fmt::format(" {} {}", to_string(s.split), s.slices);
   const bool split = s.split != SplitKMode::none;
@@ -53,6 +54,8 @@ std::optional<Spec> parse_spec(std::string_view text) {
       const auto is_it = [&](const Flag& flag) { return word == flag.word; };
       if (const auto flag = std::ranges::find_if(kFlags, is_it); flag != std::end(kFlags)) {
         spec.*flag->member = true;
+      } else if (word == "columns") {
+        if (!(words >> spec.columns)) return std::nullopt;
       } else if (word == "multicast") {
         if (!pair(spec.multicast_m, spec.multicast_n)) return std::nullopt;
       } else if (word == "in_turn") {

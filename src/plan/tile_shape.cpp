@@ -11,7 +11,6 @@
 #include "cleave/config/threads.h"
 #include "launch/conv_grid.h"
 #include "launch/limits.h"
-#include "plan/batch_invariant.h"
 #include "plan/conv_choice.h"
 #include "plan/registers.h"
 #include "problem/placement.h"
@@ -89,13 +88,15 @@ class TileShaper {
     return a_.major != Major::mn || s_.tile_m % (atom_ * s_.multicast_n) == 0;
   }
 
-  /// Products, and filters of data gradients, may have a part of the last strip, if they have all of another, and
-  /// uneven shares of the strips.
+  /// Products, filters of data gradients and outputs beside gathered pixels may have a part of the last strip, if they
+  /// have all of another, and uneven shares of the strips. Filters may be half a strip alone.
   bool strips_serve(uint32_t columns) const {
     const uint32_t strip = s_.half_lines && c_.conv.kind == Conv::wgrad ? atom_ / 2 : atom_;
     if (columns % (strip * s_.multicast_m) == 0) return true;
     const bool filters = c_.conv.kind == Conv::dgrad && !c_.conv.gather && !c_.conv.fuses_classes && !c_.conv.patches;
-    return (is_product(p_) || filters) && has_tma(s_.family) && !gated(c_) && !has_weights(c_) && columns > atom_;
+    const bool half = filters && columns == atom_ / 2 && s_.multicast_m == 1;
+    return (is_product(p_) || filters || c_.conv.turned) && has_tma(s_.family) && !gated(c_) && !has_weights(c_) &&
+           (columns > atom_ || half);
   }
 
   bool shape_portable() {
@@ -180,7 +181,7 @@ class TileShaper {
     const uint32_t n = s_.tile_n;
     const bool of_eight_bits = !has_weights(c_) && (n == 80 || n == 96 || n == 144 || n == 176);
     const bool wanted = size_of(c_.operands.a) == 2 ? n != 176 : of_eight_bits;
-    return wanted && is_product(p_) && !gated(c_) && !c_.epilogue.has_c && !crowds(c_);
+    return wanted && (is_product(p_) || c_.conv.turned) && !gated(c_) && !c_.epilogue.has_c && !crowds(c_);
   }
 
   /// Threads put together what they gather of 16-bit elements, and fprop's filters beside it.
@@ -200,7 +201,7 @@ class TileShaper {
   bool merges_stages() const {
     const bool sliced = c_.schedule.split != SplitKMode::none || c_.schedule.in_turn;
     if (sliced && has_one_order(p_)) return false;
-    const bool one_tap = !c_.conv.gather && (!gathers_a(c_) || gathered_channels(p_.conv) % (2 * atom_) == 0);
+    const bool one_tap = !c_.conv.gather && (!has_rows_of_pixels(c_) || gathered_channels(p_.conv) % (2 * atom_) == 0);
     return !c_.scales.promote && (s_.tile_m + s_.tile_n) * 128 < 16384 * 5 / 4 && p_.k > int64_t(atom_) && one_tap;
   }
 

@@ -70,7 +70,7 @@ CLEAVE_HD constexpr SmemPlan smem_plan(const GemmConfig& c) {
                  : c.direct.method == DirectMethod::shift  ? shift_bytes(c)
                  : c.direct.method == DirectMethod::rows   ? rows_bytes(c)
                  : back                                    ? direct_places(c) * direct_made(c) * uint32_t(sizeof(float))
-                                                           : pixels_bytes(c);
+                                                           : pixels_bytes(c);  // columns: filters alone
     return plan;
   }
   const bool streamed = c.family == KernelFamily::streamed;  // A, and its scales, through registers alone

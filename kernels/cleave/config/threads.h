@@ -1,6 +1,7 @@
 // A CTA's threads, their registers and what each has of a tile's sums.
 #pragma once
 
+#include "cleave/config/direct_columns.h"
 #include "cleave/config/direct_work.h"
 #include "cleave/config/loads.h"
 #include "cleave/core/either.h"
@@ -49,6 +50,10 @@ CLEAVE_HD constexpr uint32_t resident_ctas(const GemmConfig& c) {
   if (c.direct.method == DirectMethod::rows) {
     const uint32_t held = c.tile.m / 128 * (ceil_div(c.tile.k, 32u) * 8 + c.direct.vector * 4);  // pixels, and sums
     return held <= 40 ? 3 : 2;
+  }
+  if (c.direct.method == DirectMethod::columns) {
+    const uint32_t registers = column_registers(c);
+    return registers <= 50 ? 3 : registers <= kColumnRegisters ? 2 : 1;
   }
   if (c.conv.kind == Conv::wgrad && c.direct.method == DirectMethod::shift) return 2;
   if (c.direct.method == DirectMethod::pixels || c.conv.kind == Conv::wgrad) return c.direct.pixels > 0 ? 2 : 1;

@@ -38,6 +38,14 @@ CLEAVE_HD constexpr int32_t gathered_at(Conv kind, const DirectAxis& axis, uint3
   return gathered_at(kind, axis.map(kind == Conv::dgrad ? int32_t(axis.phase) : 0), j, tap);
 }
 
+/// The other way round: the tap at which pixel `j` meets the one at distance `at`.
+CLEAVE_HD constexpr int32_t tap_between(Conv kind, const DirectAxis& axis, uint32_t j, int32_t at) {
+  const int32_t stride = int32_t(axis.stride), dilation = int32_t(axis.dilation);
+  const int32_t way = kind == Conv::dgrad ? int32_t(j + axis.phase) - at * stride : at - int32_t(j) * stride;
+  const bool meets = way >= 0 && way % dilation == 0 && way / dilation < int32_t(axis.taps);
+  return meets ? way / dilation : kApart;
+}
+
 /// The pixel that those distances begin at, of a strip that begins at `made` (dgrad: a multiple of the stride).
 /// `pad`: zeros before the image.
 CLEAVE_HD constexpr int32_t first_gathered(Conv kind, const DirectAxis& axis, uint32_t made, int32_t pad) {
@@ -77,8 +85,9 @@ struct DirectShape {
   uint32_t lines = 0;
   uint32_t tiles = 0;      // windows, whose CTAs go from tile to tile: the numbers that `locate` takes
   uint32_t cells[2] = {};  // spread, shift: of a tile (config/direct_*.h), down and along a line
-  // spread, wgrad: what there is of images with depth, whose gathered planes are tiles' images.
-  uint32_t made_depth = 1;
+  // spread, windows: images with depth, whose planes are tiles' images, made ones or (wgrad) gathered ones, of `depths`
+  // each; they meet others, of `met_depth`.
+  uint32_t met_depth = 1;
   int32_t pad_depth = 0;
   FastDivmod depths;
   uint32_t images = 0;    // shift: of all tiles, and

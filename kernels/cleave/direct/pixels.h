@@ -13,11 +13,11 @@
 #include "cleave/config/gemm_params.h"
 #include "cleave/config/smem_plan.h"
 #include "cleave/conv/direct_conv.h"
+#include "cleave/direct/pixel_filters.h"
 #include "cleave/epilogue/store_pixel.h"
 #include "cleave/memory/channel_vector.h"
 #include "cleave/ptx/barrier.h"
 #include "cleave/ptx/copy_async.h"
-#include "cleave/ptx/load_global.h"
 #include "cleave/ptx/shared.h"
 #include "cleave/ptx/sync.h"
 
@@ -28,7 +28,6 @@ class DirectConv {
   static constexpr DType kType = C.operands.a;
   static constexpr uint32_t kVector = C.direct.vector, kStrip = C.tile.m, kGroup = C.direct.group;
   static constexpr uint32_t kLanes = C.tile.n / kVector, kStrips = C.direct.strips, kLines = direct_lines(C);
-  static constexpr uint32_t kRow = direct_filter_row(C);  // floats of a tap, in shared memory
   static constexpr uint32_t kBytes = kVector * size_of(kType);
   static constexpr DirectAxis kAxis = C.direct.width, kDown = C.direct.height;
   static constexpr GatheredSpan kSpan = gathered_span(C.conv.kind, kAxis, kStrip);
@@ -39,13 +38,13 @@ class DirectConv {
 
  public:
   CLEAVE_DEVICE DirectConv(const Params<C>& p, float* filters)
-      : p_(p), filters_(filters), staged_(ptx::shared_address(filters) + round_up(pixels_filter_bytes(C), 16u)) {}
+      : p_(p), filters_(p, filters), staged_(ptx::shared_address(filters) + round_up(pixels_filter_bytes(C), 16u)) {}
 
   CLEAVE_DEVICE void run() {
     const DirectTile tile = locate(p_.shape, blockIdx.x);
     const uint32_t channel0 = tile.channel * C.tile.n;
     if constexpr (!kStaged) {
-      load_filters(channel0);
+      filters_.load(channel0);
       __syncthreads();
     }
     const uint32_t lane = threadIdx.x % kLanes, place = threadIdx.x / kLanes;
@@ -63,7 +62,7 @@ class DirectConv {
       if constexpr (kStaged) {
         if (step > 0) __syncthreads();  // all are done with the pixels before
         stage(line0, channel0);
-        if (step == 0) load_filters(channel0);
+        if (step == 0) filters_.load(channel0);
         ptx::copy_async_wait<0>();
         __syncthreads();
       }
@@ -74,33 +73,6 @@ class DirectConv {
 
  private:
   using Pixels = RawVector<kBytes>[kSpan.size()];  // of a line
-
-  /// Those of the CTA's channels, by tap; of a group, for each channel that is multiplied. All threads'.
-  CLEAVE_DEVICE void load_filters(uint32_t channel0) {
-    constexpr uint32_t kTaps = kDown.taps * kAxis.taps, kOfChannel = kTaps * kGroup, kCount = C.tile.n * kOfChannel;
-    constexpr uint32_t kOwn = ceil_div(kCount, kDirectThreads), kAtOnce = ceil_div(kOwn, ceil_div(kOwn, 16u));
-    CLEAVE_NO_UNROLL
-    for (uint32_t begin = threadIdx.x; begin < kCount; begin += kAtOnce * kDirectThreads) {
-      RawVector<size_of(kType)> raw[kAtOnce];  // on their way
-      CLEAVE_UNROLL
-      for (uint32_t n = 0; n < kAtOnce; ++n) {
-        const uint32_t i = begin + n * kDirectThreads;
-        const uint32_t channel = i / kOfChannel, rest = i % kOfChannel, tap = rest / kGroup, other = rest % kGroup;
-        const uint32_t made = channel0 + channel;
-        // A group's filters follow each other; channels of a tap are those of one group.
-        const bool back = C.conv.kind == Conv::dgrad;
-        const uint32_t filter = back ? made / kGroup * kGroup + other : made;
-        const int64_t at = filter * p_.b.stride + tap * kGroup + (back ? made % kGroup : other);
-        ptx::load_global_if<size_of(kType)>(raw[n].words, static_cast<const char*>(p_.b.data) + at * size_of(kType),
-                                            i < kCount && made < p_.shape.channels);
-      }
-      CLEAVE_UNROLL
-      for (uint32_t n = 0; n < kAtOnce; ++n) {
-        const uint32_t i = begin + n * kDirectThreads, channel = i / kOfChannel, rest = i % kOfChannel;
-        if (i < kCount) filters_[rest * kRow + channel] = element_of<kType>(raw[n], 0);
-      }
-    }
-  }
 
   /// The gathered pixels that the lines from `line` on meet, into shared memory; zeros outside of the images. By all.
   CLEAVE_DEVICE void stage(uint32_t line, uint32_t channel0) const {
@@ -159,7 +131,7 @@ class DirectConv {
       CLEAVE_UNROLL
       for (uint32_t other = 0; other < kGroup; ++other) {
         float filter[kVector];
-        read_filters(((r * kAxis.taps + s) * kGroup + other) * kRow + lane_, filter);
+        filters_.read(r * kAxis.taps + s, other, lane_, filter);
         CLEAVE_UNROLL
         for (uint32_t j = 0; j < kStrip; ++j) {
           const int32_t at = gathered_at(C.conv.kind, kAxis, j, s);
@@ -169,19 +141,6 @@ class DirectConv {
             sums[j][v] += element_of<kType>(raw[at - kSpan.first], v / kGroup * kGroup + other) * filter[v];
         }
       }
-    }
-  }
-
-  CLEAVE_DEVICE void read_filters(uint32_t at, float (&filter)[kVector]) const {
-    constexpr uint32_t kAtOnce = kVector % 4 == 0 ? 4 : kVector;  // all of whose places are multiples of it
-    struct alignas(kAtOnce * sizeof(float)) Floats {
-      float v[kAtOnce];
-    };
-    CLEAVE_UNROLL
-    for (uint32_t v = 0; v < kVector; v += kAtOnce) {
-      const Floats floats = *reinterpret_cast<const Floats*>(filters_ + at + v);
-      CLEAVE_UNROLL
-      for (uint32_t i = 0; i < kAtOnce; ++i) filter[v + i] = floats.v[i];
     }
   }
 
@@ -196,7 +155,7 @@ class DirectConv {
   }
 
   const Params<C>& p_;
-  float* filters_;
+  PixelFilters<C> filters_;
   const uint32_t staged_;
   uint32_t lane_ = 0, channel_ = 0, image_ = 0, column_ = 0;
   int32_t cta_x0_ = 0;  // the first gathered column of the CTA's

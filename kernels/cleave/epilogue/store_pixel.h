@@ -8,11 +8,11 @@
 
 namespace cleave {
 
-/// Channels of a thread, `direct.vector` of them; pixel by pixel.
-template <GemmConfig C>
+/// `kVector` channels of a thread, pixel by pixel.
+template <GemmConfig C, uint32_t kVector = C.direct.vector>
 class PixelStore {
-  static constexpr uint32_t kVector = C.direct.vector;
-  static constexpr uint32_t kAtOnce = C.store.run_bytes > 0 ? C.store.run_bytes / size_of(C.epilogue.d) : kVector;
+  static constexpr uint32_t kRun = C.store.run_bytes / size_of(C.epilogue.d);
+  static constexpr uint32_t kAtOnce = kRun > 0 ? min_of(kRun, kVector) : kVector;
   static constexpr FunctionConfig kFunction = C.epilogue.function;
   static_assert(kVector % kAtOnce == 0);
 
@@ -29,17 +29,21 @@ class PixelStore {
     }
   }
 
+  /// Where D has the thread's channels of pixel `row`.
+  CLEAVE_DEVICE char* place(uint32_t row) const {
+    return static_cast<char*>(p_.epilogue.d) + (row * p_.epilogue.d_stride + channel_) * size_of(C.epilogue.d);
+  }
+
   /// What D holds of pixel `row`, and what else there is of it.
-  CLEAVE_DEVICE void operator()(uint32_t row, const float (&sums)[kVector]) const {
+  CLEAVE_DEVICE void operator()(uint32_t row, const float (&sums)[kVector]) const { (*this)(row, sums, place(row)); }
+  CLEAVE_DEVICE void operator()(uint32_t row, const float (&sums)[kVector], char* place) const {
     float values[kVector];
     CLEAVE_UNROLL
     for (uint32_t v = 0; v < kVector; ++v)
       values[v] = epilogue_value(C.epilogue, p_.epilogue, sums[v], BroadcastValues(), of_channel_[v], false,
                                  c_element(C.epilogue, p_.epilogue, {row, channel_ + v, 0}));
     if constexpr (kFunction.given) apply_function(row, values);
-    char* const to =
-        static_cast<char*>(p_.epilogue.d) + (row * p_.epilogue.d_stride + channel_) * size_of(C.epilogue.d);
-    store_vectors<C.epilogue.d, kAtOnce>(to, values);
+    store_vectors<C.epilogue.d, kAtOnce>(place, values);
   }
 
  private:

@@ -69,6 +69,48 @@ CLEAVE_DEVICE void load_global_if(uint32_t* to, const void* from, bool exists) {
 
 #undef CLEAVE_LOAD_GLOBAL_IF
 
+#define CLEAVE_LOAD_GLOBAL_OVER(TYPE) \
+  asm volatile(                       \
+      "{\n"                           \
+      ".reg .pred exists;\n"          \
+      "setp.ne.u32 exists, %2, 0;\n"  \
+      "@exists ld.global." TYPE       \
+      " %0, [%1];\n"                  \
+      "}"                             \
+      : "+r"(to[0])                   \
+      : "l"(from), "r"(any))
+
+/// The same of 2, 4, 8 or 16 bytes, but that registers keep what they had unless there is `any` bit.
+template <uint32_t Bytes>
+CLEAVE_DEVICE void load_global_over(uint32_t* to, const void* from, uint32_t any) {
+  static_assert(Bytes == 2 || Bytes == 4 || Bytes == 8 || Bytes == 16);
+  if constexpr (Bytes == 2) {
+    CLEAVE_LOAD_GLOBAL_OVER("u16");
+  } else if constexpr (Bytes == 4) {
+    CLEAVE_LOAD_GLOBAL_OVER("u32");
+  } else if constexpr (Bytes == 8) {
+    asm volatile(
+        "{\n"
+        ".reg .pred exists;\n"
+        "setp.ne.u32 exists, %3, 0;\n"
+        "@exists ld.global.v2.u32 {%0, %1}, [%2];\n"
+        "}"
+        : "+r"(to[0]), "+r"(to[1])
+        : "l"(from), "r"(any));
+  } else {
+    asm volatile(
+        "{\n"
+        ".reg .pred exists;\n"
+        "setp.ne.u32 exists, %5, 0;\n"
+        "@exists ld.global.v4.u32 {%0, %1, %2, %3}, [%4];\n"
+        "}"
+        : "+r"(to[0]), "+r"(to[1]), "+r"(to[2]), "+r"(to[3])
+        : "l"(from), "r"(any));
+  }
+}
+
+#undef CLEAVE_LOAD_GLOBAL_OVER
+
 /// The same of 16 bytes that other CTAs wrote during this launch: past L1.
 CLEAVE_DEVICE float4 load_l2_if(const float4* from, bool exists) {
   float4 v;

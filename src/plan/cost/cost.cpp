@@ -16,6 +16,7 @@
 #include "plan/cost/weight_cost.h"
 #include "plan/direct/choice.h"
 #include "plan/quantize_apart.h"
+#include "plan/resident_clusters.h"
 #include "problem/problem.h"
 
 namespace cleave {
@@ -130,15 +131,16 @@ double half_line_clocks(const GemmConfig& c) {
 /// Clocks in which one CTA fetches one k block of a convolution.
 double gather_clocks(const GemmConfig& c, const GemmProblem& p) {
   if (c.conv.half_lines) return half_line_clocks(c);
-  const double pixels = gathers_a(c) ? c.tile.m : c.tile.k * (double(c.tile.n) / atom_elements(c.operands.a));
-  const double boxes = gathers_a(c) ? double(c.tile.k) / atom_elements(c.operands.a) : 1;
+  const double columns = c.conv.turned ? c.tile.m : c.tile.n;
+  const double pixels = has_rows_of_pixels(c) ? c.tile.m : c.tile.k * columns / atom_elements(c.operands.a);
+  const double boxes = has_rows_of_pixels(c) ? double(c.tile.k) / atom_elements(c.operands.a) : 1;
   if (!has_tma(c.family) || !c.conv.gather) {
     const bool partly_empty = gathered_channels(p.conv) < atom_elements(c.operands.a);
     if (!has_tma(c.family)) {
       const bool by_element = std::min(c.operands.load_bytes_a, c.operands.load_bytes_b) < 4;
       return (by_element ? kGatherByElement : 1) * kGatherByThreads * portable_clocks(c, Precision::tf32);
     }
-    const double full = gathers_a(c) ? kPixelClocks : kPixelDownClocks;
+    const double full = has_rows_of_pixels(c) ? kPixelClocks : kPixelDownClocks;
     return pixels * boxes * (partly_empty ? kEmptyPixelClocks : full);
   }
   if (c.conv.fuses_classes) return pixels * boxes * kEmptyPixelClocks;
@@ -390,13 +392,6 @@ double joining_ctas(const Choice& choice, const DeviceInfo& device) {
 bool is_predicted_product(const Choice& choice) {
   const GemmConfig& c = choice.config;
   return has_tma(c.family) && c.conv.kind == Conv::none && c.schedule.grouping == Grouping::none;
-}
-
-double resident_clusters(uint32_t size, const DeviceInfo& device) {
-  // A cluster lies in one GPC, and GPCs have 14 to 18 working SMs, differently on every chip: these are one
-  // H100's, as cuOccupancyMaxActiveClusters gave them, and an H200 that was measured has the same.
-  constexpr uint8_t h100[] = {132, 66, 39, 30, 22, 17, 15, 15, 9, 7, 7, 7, 7, 7, 7, 7};
-  return std::max(1.0, std::floor(h100[size - 1] * (device.num_sms / 132.0)));
 }
 
 double predict_roughly_us(const Choice& choice, const DeviceInfo& device) {

@@ -6,6 +6,8 @@
 #include "cleave/config/smem_plan.h"
 #include "cleave/conv.h"
 #include "cleave/epilogue.h"
+#include "plan/direct/columns.h"
+#include "plan/direct/columns_wgrad.h"
 #include "plan/direct/kernels.h"
 #include "plan/direct/rows.h"
 #include "plan/direct/shift.h"
@@ -34,16 +36,9 @@ constexpr double kLaunchUs = 3;
 constexpr double kMemoryShare = 0.75;
 constexpr double kFmaShare = 0.5;  // conversions, addresses, the filters from shared memory
 
-bool is_narrow(const GemmProblem& p) {
-  if (p.conv.kind != Conv::fprop && p.conv.kind != Conv::dgrad) return false;
-  return has_narrow_groups(p) && p.m > 0 && groups_adjoin(p) && !reduces(p) && wants_direct(p);
-}
-
-/// Channels that threads load and store at once: a power of two.
+/// Channels that threads load and store at once.
 uint32_t vector_of(const GemmProblem& p) {
-  const uint32_t most = p.a.dtype == DType::f32 ? 4 : p.conv.channels == 8 ? kMostVector : 4;
-  const uint32_t channels = common_alignment(uint64_t(p.batch) * p.conv.channels);
-  return std::min({most, channels, aligned_channels(p.a, p.a.stride_row), aligned_channels(p.d, p.d.stride_row)});
+  return narrow_vector(p, p.conv.channels == 8 ? kMostVector : 4);
 }
 
 /// The strip that wastes least of a line, the longest of those.
@@ -95,7 +90,7 @@ uint32_t ctas_of_image(const GemmProblem& p, const GemmConfig& c) {
 }
 
 std::optional<Spec> pixels_spec(const GemmProblem& p) {
-  if (!is_narrow(p)) return std::nullopt;
+  if (!serves_narrow_groups(p)) return std::nullopt;
   const uint32_t vector = vector_of(p), channels = uint32_t(p.batch * p.conv.channels);
   const uint32_t strip = strip_of(p.conv.kind, p.conv.axes[2], vector, p.a.dtype);
   if (strip == 0) return std::nullopt;
@@ -148,15 +143,20 @@ std::vector<Spec> direct_specs(const GemmProblem& problem, const DeviceInfo& dev
   const auto shift = direct_shift_spec(problem, device);
   // Multiply-adds took 2 to 5 times as long as tensor cores do.
   const auto pixels = shift ? std::nullopt : pixels_spec(problem);
+  const auto columns = shift ? std::nullopt : direct_columns_spec(problem, device);
   std::vector<Spec> specs;
-  for (const auto& spec :
-       {direct_windows_spec(problem, device), direct_spread_spec(problem, device),
-        direct_spread_wgrad_spec(problem, device), shift, direct_wgrad_spec(problem, device), pixels})
+  for (const auto& spec : {direct_windows_spec(problem, device), direct_spread_spec(problem, device),
+                           direct_spread_wgrad_spec(problem, device), shift, direct_wgrad_spec(problem, device),
+                           direct_columns_wgrad_spec(problem, device), columns, pixels})
     if (spec) specs.push_back(*spec);
   return specs;
 }
 
 std::optional<Choice> make_direct_choice(const GemmProblem& problem, const DeviceInfo& device, const Spec& spec) {
+  if (spec.columns > 0) {
+    const auto make = problem.conv.kind == Conv::wgrad ? make_direct_columns_wgrad_choice : make_direct_columns_choice;
+    return make(problem, device, spec);
+  }
   for (const auto make :
        {make_direct_rows_choice, make_direct_windows_choice, make_direct_spread_choice, make_direct_spread_wgrad_choice,
         make_direct_shift_choice, make_direct_wgrad_choice, make_pixels_choice}) {
@@ -173,6 +173,8 @@ DirectShape direct_shape(const Choice& choice) {
     return back ? direct_spread_wgrad_shape(choice) : direct_spread_shape(choice);
   if (c.direct.method == DirectMethod::shift) return direct_shift_shape(choice);
   if (c.direct.method == DirectMethod::rows) return direct_rows_shape(choice);
+  if (c.direct.method == DirectMethod::columns)
+    return back ? direct_columns_wgrad_shape(choice) : direct_columns_shape(choice);
   if (back) return direct_wgrad_shape(choice);
   const ConvLayout& conv = choice.problem.conv;
   DirectShape shape = direct_images(conv);
@@ -199,6 +201,8 @@ double predict_direct_us(const Choice& choice, const DeviceInfo& device) {
     return back ? predict_direct_spread_wgrad_us(choice, device) : predict_direct_spread_us(choice, device);
   if (c.direct.method == DirectMethod::shift) return predict_direct_shift_us(choice, device);
   if (c.direct.method == DirectMethod::rows) return predict_direct_rows_us(choice, device);
+  if (c.direct.method == DirectMethod::columns)
+    return back ? predict_direct_columns_wgrad_us(choice, device) : predict_direct_columns_us(choice, device);
   if (back) return predict_direct_wgrad_us(choice, device);
   const double share = double(choice.problem.m) * double(choice.problem.n);
   const double taps = double(c.direct.height.taps) * c.direct.width.taps * c.direct.group;

@@ -6,6 +6,7 @@
 #include "cleave/config/smem_plan.h"
 #include "cleave/config/threads.h"
 #include "cleave/epilogue.h"
+#include "problem/problem.h"
 
 namespace cleave {
 namespace {
@@ -64,9 +65,8 @@ void reserve_slices(Choice& choice, uint32_t blocks, uint32_t slices) {
 bool groups_adjoin(const GemmProblem& p) {
   if (p.batch == 1) return true;
   const ConvLayout& conv = p.conv;
-  const bool forward = conv.kind == Conv::fprop;
-  const int64_t gathered = forward ? conv.channels : conv.filters, made = forward ? conv.filters : conv.channels;
-  const int64_t filter = forward ? p.b.stride_col : p.b.stride_row;
+  const int64_t gathered = gathered_group(conv), made = made_group(conv);
+  const int64_t filter = conv.kind == Conv::fprop ? p.b.stride_col : p.b.stride_row;
   if (!groups_adjoin(p.a, gathered) || !groups_adjoin(p.d, made) || !groups_adjoin(p.b, conv.filters * filter))
     return false;
   if (p.has_c && !groups_adjoin(p.c, made)) return false;
@@ -79,6 +79,29 @@ bool wants_direct(const GemmProblem& p) {
   const bool split =
       p.split_k_slices > 1 || (p.split_k_mode != SplitKMode::automatic && p.split_k_mode != SplitKMode::none);
   return wanted && !split;
+}
+
+bool serves_narrow_groups(const GemmProblem& p) {
+  if (p.conv.kind != Conv::fprop && p.conv.kind != Conv::dgrad) return false;
+  return has_narrow_groups(p) && p.m > 0 && groups_adjoin(p) && !reduces(p) && wants_direct(p);
+}
+
+bool serves_narrow_gradients(const GemmProblem& p) {
+  if (p.conv.kind != Conv::wgrad || !has_narrow_groups(p) || p.k == 0) return false;
+  const int64_t group = p.conv.channels;
+  if (!groups_adjoin(p.a, group) || !groups_adjoin(p.b, group) || !groups_adjoin(p.d, group * p.d.stride_row))
+    return false;
+  if (p.has_c && !groups_adjoin(p.c, group * p.c.stride_row)) return false;
+  if (p.epilogue.function != nullptr) return false;
+  const bool splits = p.split_k_mode == SplitKMode::automatic || p.split_k_mode == SplitKMode::parallel;
+  if (!splits && p.split_k_mode != SplitKMode::none) return false;
+  return p.kernel == KernelFamily::automatic || p.kernel == KernelFamily::direct;
+}
+
+uint32_t narrow_vector(const GemmProblem& p, uint32_t most) {
+  const uint32_t channels = common_alignment(uint64_t(p.batch) * p.conv.channels);
+  return std::min({most, 16 / size_of(p.a.dtype), channels, aligned_channels(p.a, p.a.stride_row),
+                   aligned_channels(p.d, p.d.stride_row)});
 }
 
 }  // namespace cleave

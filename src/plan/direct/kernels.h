@@ -56,9 +56,26 @@ bool groups_adjoin(const GemmProblem& problem);
 /// Whether a kernel that does not split K may be taken.
 bool wants_direct(const GemmProblem& problem);
 
+/// Whether narrow groups' pixels can be made one by one, by threads that have some channels each: fprop, dgrad.
+bool serves_narrow_groups(const GemmProblem& problem);
+
+/// The same of weight gradients.
+bool serves_narrow_gradients(const GemmProblem& problem);
+
+/// Channels that threads load and store at once, at most: a power of two.
+uint32_t narrow_vector(const GemmProblem& problem, uint32_t most);
+
 /// Channels of a pixel that can be loaded at once: a power of two. `stride`: to the next pixel.
 inline uint32_t aligned_channels(const MatrixLayout& layout, int64_t stride) {
   return common_alignment(layout.alignment | uint64_t(stride) * size_of(layout.dtype)) / size_of(layout.dtype);
+}
+
+/// Channels of a group, of what is gathered and of what is made.
+inline int64_t gathered_group(const ConvLayout& conv) {
+  return conv.kind == Conv::dgrad ? conv.filters : conv.channels;
+}
+inline int64_t made_group(const ConvLayout& conv) {
+  return conv.kind == Conv::dgrad ? conv.channels : conv.filters;
 }
 
 /// What every direct kernel is told. `vector`: channels of a thread.
@@ -85,6 +102,14 @@ inline GemmConfig direct_config(const GemmProblem& p, const Spec& spec, uint32_t
 /// Along an axis: pixels of what is made, or (wgrad) outputs.
 inline uint32_t pixels_made(Conv kind, const ConvAxis& axis) {
   return uint32_t(kind == Conv::dgrad ? axis.size : outputs(axis));
+}
+
+/// Planes of images with depth, where those that are made are tiles' images.
+inline void set_depth(DirectShape& shape, const ConvLayout& conv) {
+  const ConvAxis& axis = conv.axes[0];
+  shape.depths = FastDivmod(pixels_made(conv.kind, axis));
+  shape.met_depth = uint32_t(conv.kind == Conv::dgrad ? outputs(axis) : axis.size);
+  shape.pad_depth = axis.pad_begin;
 }
 
 /// The images' sizes; how CTAs share them is the direction's to say.

@@ -1,0 +1,52 @@
+// Convolutions of narrow groups, line by line down the images (direct/columns.h): how many cells a thread has begun at
+// the same time, and what it holds in registers.
+//
+// A cell is what direct_shift.h says, down a column of strips. It is made in steps, each of as many gathered lines as
+// there are from a cell to its neighbour; in a step a thread adds to every cell that it has begun, ends one and
+// begins one.
+#pragma once
+
+#include "cleave/config/direct_shift.h"
+
+namespace cleave {
+
+/// In which a cell is made, so many of which a thread has begun.
+CLEAVE_HD constexpr uint32_t column_steps(const GemmConfig& c) {
+  return ceil_div(shift_span(c.conv.kind, c.direct.height).size(), shift_step(c.conv.kind, c.direct.height));
+}
+
+/// Registers of a thread: sums; a line's gathered pixels on their way; filters. wgrad: outputs' gradients
+/// where others have sums, and sums where they have filters.
+CLEAVE_HD constexpr uint32_t column_sums(const GemmConfig& c) {
+  return column_steps(c) * shift_cell(c.conv.kind, c.direct.height) * c.tile.m * c.direct.vector;
+}
+CLEAVE_HD constexpr uint32_t column_words(const GemmConfig& c) {
+  const uint32_t words = max_of(c.direct.vector * size_of(c.operands.a) / 4, 1u);
+  return gathered_span(c.conv.kind, c.direct.width, c.tile.m).size() * words;
+}
+CLEAVE_HD constexpr uint32_t column_filters(const GemmConfig& c) {
+  return c.direct.height.taps * c.direct.width.taps * c.direct.group * c.direct.vector;
+}
+
+/// Whether filters stay in registers. Otherwise they are read from shared memory line by line, and all of a line's
+/// pixels wait for them, as float32.
+inline constexpr uint32_t kColumnRegisters = 100;  // of 128, beside addresses
+CLEAVE_HD constexpr bool holds_filters(const GemmConfig& c) {
+  return column_sums(c) + column_words(c) + column_filters(c) + c.direct.vector <= kColumnRegisters;
+}
+CLEAVE_HD constexpr uint32_t column_registers(const GemmConfig& c) {
+  if (c.conv.kind == Conv::wgrad) {
+    const uint32_t gradients = c.tile.m * max_of(c.direct.vector * size_of(c.operands.a) / 4, 1u);
+    return column_sums(c) + column_words(c) + gradients + column_filters(c) + c.direct.vector;
+  }
+  if (holds_filters(c)) return column_sums(c) + column_words(c) + column_filters(c) + c.direct.vector;
+  const uint32_t line = gathered_span(c.conv.kind, c.direct.width, c.tile.m).size() * c.direct.vector;
+  return column_sums(c) + column_words(c) + line + c.direct.vector;
+}
+
+/// Strips beside each other, of lines and of images, that a CTA's threads walk down.
+CLEAVE_HD constexpr uint32_t column_places(const GemmConfig& c) {
+  return kDirectThreads / (c.tile.n / c.direct.vector);
+}
+
+}  // namespace cleave

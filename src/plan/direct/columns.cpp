@@ -1,0 +1,123 @@
+#include "plan/direct/columns.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "cleave/config/direct_columns.h"
+#include "cleave/config/smem_plan.h"
+#include "cleave/conv.h"
+#include "cleave/epilogue.h"
+#include "plan/direct/column_cuts.h"
+#include "plan/direct/kernels.h"
+#include "plan/function_config.h"
+#include "problem/problem.h"
+
+namespace cleave {
+namespace {
+
+// Predictions, not yet measured.
+constexpr double kLaunchUs = 3, kBeginUs = 1.5;
+constexpr double kLineUs = 0.7;  // until a line's pixels are there
+constexpr double kMemoryShare = 0.8;
+constexpr double kIssueShare = 0.75;
+constexpr double kLoadInstructions = 3.5, kStoreInstructions = 4, kLineInstructions = 12;
+
+GemmConfig columns_config(const GemmProblem& p, const Spec& spec) {
+  GemmConfig c = direct_config(p, spec, spec.columns);
+  c.direct.method = DirectMethod::columns;
+  c.operands.b_major = p.conv.kind == Conv::fprop ? Major::k : Major::mn;
+  return c;
+}
+
+/// Whether threads, and their registers, suffice. A tuned file's spec may be anything.
+bool is_cut(const GemmProblem& p, const Spec& spec) {
+  const uint32_t vector = spec.columns, widest = narrow_vector(p, kMostColumnVector);
+  if (vector == 0 || vector > widest || widest % vector != 0 || vector % uint32_t(p.conv.channels) != 0) return false;
+  if (spec.tile_m == 0 || spec.tile_m > kMostColumnStrip) return false;
+  if (spec.tile_n == 0 || spec.tile_n % vector != 0 || spec.tile_n > kDirectThreads * vector) return false;
+  const Spec own{.family = KernelFamily::direct, .tile_m = spec.tile_m, .tile_n = spec.tile_n, .columns = spec.columns};
+  if (spec != own) return false;
+  const GemmConfig c = columns_config(p, spec);
+  if (p.conv.kind == Conv::dgrad && spec.tile_m % c.direct.width.stride != 0) return false;
+  return has_columns(c);
+}
+
+double filter_reads(const GemmConfig& c) {
+  if (holds_filters(c)) return 0;
+  uint32_t down = 0;
+  for (uint32_t i = 0; i < shift_cell(c.conv.kind, c.direct.height); ++i)
+    down += taps_met(c.conv.kind, c.direct.height, i);
+  return double(down) * c.direct.width.taps * c.direct.group * std::max(c.direct.vector / 4.0, 1.0);
+}
+
+/// Instructions of a thread, for a cell.
+double instructions(const GemmConfig& c) {
+  const Conv kind = c.conv.kind;
+  const double lines = shift_step(kind, c.direct.height);
+  const double pixels = lines * gathered_span(kind, c.direct.width, c.tile.m).size();
+  const double made = double(shift_cell(kind, c.direct.height)) * c.tile.m;
+  const double conversions = size_of(c.operands.a) == 2 ? c.direct.vector : 0;
+  const double packs = size_of(c.epilogue.d) == 2 ? c.direct.vector / 2.0 : 0;
+  return column_multiply_adds(c) + filter_reads(c) + pixels * (conversions + kLoadInstructions) +
+         made * (packs + kStoreInstructions) + lines * kLineInstructions;
+}
+
+}  // namespace
+
+std::optional<Spec> direct_columns_spec(const GemmProblem& p, const DeviceInfo& device) {
+  if (!serves_narrow_groups(p)) return std::nullopt;
+  std::optional<Spec> best;
+  double least = std::numeric_limits<double>::infinity();
+  for (uint32_t vector = kMostColumnVector; vector > 0; vector /= 2) {
+    const uint32_t n = column_channels(p, vector);
+    for (uint32_t strip = 1; strip <= kMostColumnStrip; ++strip) {
+      const Spec spec{.family = KernelFamily::direct, .tile_m = strip, .tile_n = n, .columns = vector};
+      const auto choice = make_direct_columns_choice(p, device, spec);
+      if (!choice) continue;
+      const double us = predict_direct_columns_us(*choice, device);
+      if (us < least) best = spec, least = us;
+    }
+  }
+  return best;
+}
+
+std::optional<Choice> make_direct_columns_choice(const GemmProblem& problem, const DeviceInfo& device,
+                                                 const Spec& spec) {
+  if (!serves_narrow_groups(problem) || !is_cut(problem, spec)) return std::nullopt;
+  if (problem.a.stride_row > kMostColumnStride || problem.d.stride_row > kMostColumnStride) return std::nullopt;
+  Choice choice{.spec = spec, .problem = problem};
+  GemmProblem& p = choice.problem;
+  p.n *= p.batch;
+  p.batch = 1;
+  GemmConfig& c = choice.config = columns_config(problem, spec);
+  c.epilogue.function = function_config(p, false);
+  if (smem_plan(c).bytes > uint32_t(device.shared_memory_per_block)) return std::nullopt;
+  const int64_t cells = column_cells(c, problem.conv);
+  if (cells > INT32_MAX || p.m > INT32_MAX) return std::nullopt;
+  const uint32_t blocks = ceil_div(uint32_t(p.n), c.tile.n);
+  deal_tiles(choice, cells * blocks, blocks, uint32_t(device.num_sms) * ctas_of_sm(c));
+  // As many CTAs as have a share.
+  const uint32_t slices = choice.blocks / blocks;
+  choice.blocks = ceil_div(uint32_t(cells), ceil_div(uint32_t(cells), slices)) * blocks;
+  return choice;
+}
+
+DirectShape direct_columns_shape(const Choice& choice) {
+  return column_shape(choice, uint32_t(choice.problem.n));
+}
+
+double predict_direct_columns_us(const Choice& choice, const DeviceInfo& device) {
+  const GemmConfig& c = choice.config;
+  const GemmProblem& p = choice.problem;
+  const DirectShape shape = direct_columns_shape(choice);
+  const double lines = column_lines(c, shape), cells = lines / shift_step(c.conv.kind, c.direct.height);
+  const double of_sm = std::ceil(double(choice.blocks) / device.num_sms);
+  const double clocks = cells * of_sm * kDirectThreads / 32 * instructions(c) / 4 / kIssueShare;
+  const double multiply = clocks / (device.clock_ghz * 1e3);
+  const double wait = lines * kLineUs;
+  const double memory = minimum_bytes(p) / (device.memory_gb_per_s * 1e3 * kMemoryShare);
+  return kLaunchUs + kBeginUs + std::max({multiply, wait, memory});
+}
+
+}  // namespace cleave

@@ -1,0 +1,184 @@
+// Convolutions of narrow groups down the images: which are served, by which cuts, and that cuts have each pixel once.
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "cleave/config/direct_columns.h"
+#include "cleave/names.h"
+#include "conv_choice.h"
+#include "conv_geometry.h"
+#include "direct_slices.h"
+#include "expect_no_spills.h"
+#include "jit/source.h"
+#include "plan/catalogue/candidates.h"
+#include "plan/direct/choice.h"
+#include "plan/direct/columns.h"
+#include "plan/direct/columns_wgrad.h"
+
+namespace cleave {
+namespace {
+
+GemmProblem depthwise(Conv kind, const ConvAxis& height, const ConvAxis& width, int64_t channels = 96,
+                      int64_t group = 1, int64_t images = 8) {
+  const ConvLayout conv{
+      .kind = kind, .images = images, .channels = group, .filters = group, .axes = {kNone, height, width}};
+  return implicit_gemm(conv, channels / group, DType::f16, DType::f16);
+}
+
+GemmProblem square(Conv kind, int32_t taps, int32_t stride, int32_t size = 56, int64_t channels = 96) {
+  const ConvAxis axis{.size = size, .filter = taps, .stride = stride, .pad_begin = taps / 2, .pad_end = taps / 2};
+  return depthwise(kind, axis, axis, channels);
+}
+
+/// Those of all cuts that are served.
+std::vector<Choice> column_choices(const GemmProblem& p) {
+  std::vector<Choice> found;
+  for (const uint32_t vector : {8, 4, 2, 1}) {
+    for (uint32_t strip = 1; strip <= 8; ++strip) {
+      const Spec spec{.family = KernelFamily::direct, .tile_m = strip, .tile_n = 6 * vector, .columns = vector};
+      if (const auto choice = make_choice(p, h100(), spec)) found.push_back(*choice);
+    }
+  }
+  return found;
+}
+
+TEST(DirectColumns, TapsAreFoundFromBothSides) {
+  Random random(11);
+  for (int round = 0; round < 500; ++round) {
+    const Conv kind = random.coin() ? Conv::fprop : Conv::dgrad;
+    const ConvAxis drawn = draw_axis(random, 4);
+    const DirectAxis axis{.taps = uint32_t(drawn.filter),
+                          .stride = uint32_t(drawn.stride),
+                          .dilation = uint32_t(drawn.dilation),
+                          .phase = kind == Conv::dgrad ? uint32_t(drawn.pad_begin % drawn.stride) : 0};
+    SCOPED_TRACE(to_string(kind));
+    for (uint32_t j = 0; j < 8; ++j) {
+      uint32_t met = 0;
+      for (int32_t at = -40; at < 80; ++at) {
+        const int32_t tap = tap_between(kind, axis, j, at);
+        if (tap == kApart) continue;
+        ++met;
+        ASSERT_EQ(gathered_at(kind, axis, j, uint32_t(tap)), at);
+      }
+      ASSERT_EQ(met, taps_met(kind, axis, j));
+    }
+  }
+}
+
+TEST(DirectColumns, CutsHaveEachCellOnce) {
+  Random random(5);
+  size_t served = 0;
+  for (int round = 0; round < 60; ++round) {
+    const Conv kind = random.coin() ? Conv::fprop : Conv::dgrad;
+    const ConvAxis height = draw_axis(random, 3), width = draw_axis(random, 3);
+    for (const Choice& choice : column_choices(depthwise(kind, height, width, 96, 1, random.number(1, 40)))) {
+      SCOPED_TRACE(text(choice.problem.conv) + " " + to_string(choice.spec));
+      ++served;
+      const GemmConfig& c = choice.config;
+      const DirectShape shape = direct_shape(choice);
+      EXPECT_GE(shape.blocks.divisor * c.tile.n, 96u);
+      EXPECT_GE(shape.columns.divisor * c.tile.m, shape.made[1]);
+      EXPECT_GE(shape.rows.divisor * shift_cell(kind, c.direct.height), shape.made[0]);
+      EXPECT_EQ(shape.tiles % shape.rows.divisor, 0u);
+      const uint32_t places = shape.tiles / shape.rows.divisor * column_places(c);
+      EXPECT_GE(places, shape.images * shape.columns.divisor);
+      EXPECT_LT(places - shape.images * shape.columns.divisor, column_places(c));
+      // CTAs' shares: none is empty, and together they are all.
+      ASSERT_EQ(choice.blocks % shape.blocks.divisor, 0u);
+      const uint32_t slices = choice.blocks / shape.blocks.divisor;
+      EXPECT_GE(slices * shape.steps, shape.tiles);
+      EXPECT_LT((slices - 1) * shape.steps, shape.tiles);
+      EXPECT_LE(column_places(c) * c.tile.n / c.direct.vector, kDirectThreads);
+    }
+  }
+  EXPECT_GT(served, 300u);
+}
+
+TEST(DirectColumns, AStepMeetsEachLineOfACellOnce) {
+  for (const Conv kind : {Conv::fprop, Conv::dgrad}) {
+    for (const int32_t taps : {1, 2, 3, 5, 7}) {
+      for (const int32_t stride : {1, 2, 3}) {
+        for (const Choice& choice : column_choices(square(kind, taps, stride))) {
+          const GemmConfig& c = choice.config;
+          const DirectAxis& down = c.direct.height;
+          const uint32_t lines = shift_step(kind, down), steps = column_steps(c);
+          const GatheredSpan reach = shift_span(kind, down);
+          EXPECT_GE(steps * lines, reach.size());
+          EXPECT_LT((steps - 1) * lines, reach.size());
+          uint32_t met = 0, wanted = 0;
+          for (uint32_t i = 0; i < shift_cell(kind, down); ++i) {
+            wanted += taps_met(kind, down, i);
+            for (uint32_t line = 0; line < steps * lines; ++line)
+              met += tap_between(kind, down, i, int32_t(line) + reach.first) != kApart;
+          }
+          EXPECT_EQ(met, wanted);
+        }
+      }
+    }
+  }
+}
+
+TEST(DirectColumns, SlicesOfGradientsHaveEachCellOnce) {
+  for (const int64_t group : {1, 2, 4}) {
+    for (const int32_t taps : {3, 5, 7}) {
+      for (const int32_t stride : {1, 2}) {
+        for (const int64_t slices : {0, 1, 2, 9}) {
+          const ConvAxis axis{.size = 19, .filter = taps, .stride = stride, .pad_begin = 1, .pad_end = 1};
+          GemmProblem p = depthwise(Conv::wgrad, axis, axis, 160, group);
+          p.split_k_slices = slices;
+          const auto spec = direct_columns_wgrad_spec(p, h100());
+          if (group * group * taps * taps > 88) {
+            EXPECT_FALSE(spec);
+            continue;
+          }
+          ASSERT_TRUE(spec) << group << " " << taps;
+          const auto choice = make_choice(p, h100(), *spec);
+          ASSERT_TRUE(choice);
+          expect_slices(*choice, 0);
+          const DirectShape shape = direct_shape(*choice);
+          EXPECT_EQ(choice->blocks, shape.blocks.divisor * choice->spec.slices);
+          EXPECT_GE(choice->spec.slices * shape.steps, shape.tiles);
+          EXPECT_LT((choice->spec.slices - 1) * shape.steps, shape.tiles);
+          EXPECT_GE(shape.blocks.divisor * choice->config.tile.n, 160u);
+        }
+      }
+    }
+  }
+}
+
+TEST(DirectColumns, SpillsNothing) {
+  std::set<std::string> sources;
+  for (const Conv kind : {Conv::fprop, Conv::dgrad, Conv::wgrad}) {
+    for (const int32_t taps : {3, 5, 7}) {
+      for (const int32_t stride : {1, 2}) {
+        const GemmProblem p = square(kind, taps, stride);
+        const auto spec = kind == Conv::wgrad ? direct_columns_wgrad_spec(p, h100()) : direct_columns_spec(p, h100());
+        ASSERT_TRUE(spec);
+        sources.insert(gemm_source(make_choice(p, h100(), *spec)->config));
+      }
+    }
+  }
+  EXPECT_GE(sources.size(), 15u);
+  for (const char* arch : {"sm_80", "sm_90a"}) expect_no_spills(sources, arch, 128);
+}
+
+TEST(DirectColumns, CutsOfATunedFileMayBeAnything) {
+  const GemmProblem p = square(Conv::fprop, 3, 1);
+  EXPECT_TRUE(serves(p, "direct 4x32 columns 4"));
+  for (const char* cut : {"direct 0x32 columns 4", "direct 9x32 columns 2", "direct 4x0 columns 4",
+                          "direct 4x30 columns 4", "direct 4x4096 columns 4", "direct 4x32 columns 3",
+                          "direct 4x32 columns 16", "direct 4x32 columns 4 parallel 2", "sm90 128x64 columns 4"})
+    EXPECT_FALSE(serves(p, cut)) << cut;
+  EXPECT_FALSE(serves(square(Conv::dgrad, 3, 2), "direct 3x32 columns 2")) << "half a cell along the line";
+  const GemmProblem back = square(Conv::wgrad, 3, 1);
+  EXPECT_TRUE(serves(back, "direct 4x32 columns 2 parallel 2"));
+  for (const char* cut : {"direct 4x32 columns 2 serial 2", "direct 9x32 columns 1",
+                          "direct 4x32 columns 2 parallel 100000", "direct 4x4096 columns 2"})
+    EXPECT_FALSE(serves(back, cut)) << cut;
+}
+
+}  // namespace
+}  // namespace cleave
