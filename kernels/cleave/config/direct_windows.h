@@ -1,6 +1,6 @@
 // Convolutions of few gathered channels, whose images lie in shared memory line by line (direct/windows.h): the rows
-// of the product are windows, what a filter sees of an image. A data gradient of stride 1 is such a convolution, too, of
-// the outputs' gradients, whose filters' taps are counted from the last.
+// of the product are windows, what a filter sees of an image. A data gradient of stride 1 is such a convolution, too,
+// of the outputs' gradients, whose filters' taps are counted from the last.
 //
 // The taps of a line of the filter are neighbours in the image, channels and all: a window is a few runs of elements,
 // one a line. K takes them one after the other, each in whole groups of 8 elements, which a register of mma.sync never
@@ -28,8 +28,8 @@ CLEAVE_HD constexpr uint32_t window_depth(const DirectConfig& d) {
   return round_up(d.depth.taps * d.height.taps * window_run(d), 16u);
 }
 
-/// Whether a thread's columns are neighbours that it stores at once. Of 32 columns (or the last 16) a thread has two of
-/// each 8: so filters lie in another order.
+/// Whether a thread's columns are neighbours that it stores at once. A thread has two of each 8 of 32 columns (or the
+/// last 16): so filters lie in another order.
 CLEAVE_HD constexpr bool deals_windows(const GemmConfig& c) {
   return c.store.run_bytes > 0 && !c.epilogue.has_c && !c.epilogue.function.given;
 }
@@ -69,8 +69,8 @@ CLEAVE_HD constexpr uint32_t window_filter_bytes(const DirectConfig& d) {
   return (window_depth(d) / 8 | 1) * 16;
 }
 
-/// Lines of outputs of a CTA; lines of the image that their windows see, of each plane; and words of such a line, in whole pieces,
-/// one more than the last window ends in, since windows at odd elements are read as two words.
+/// Lines of outputs of a CTA; lines of the image that their windows see, of each plane; and words of such a line, in
+/// whole pieces, one more than the last window ends in, since windows at odd elements are read as two words.
 CLEAVE_HD constexpr uint32_t window_rows(const GemmConfig& c) {
   return c.tile.m / (c.direct.strips * kWindowStrip);
 }
