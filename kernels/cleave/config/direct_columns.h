@@ -35,13 +35,12 @@ CLEAVE_HD constexpr bool holds_filters(const GemmConfig& c) {
   return column_sums(c) + column_words(c) + column_filters(c) + c.direct.vector <= kColumnRegisters;
 }
 CLEAVE_HD constexpr uint32_t column_registers(const GemmConfig& c) {
-  if (c.conv.kind == Conv::wgrad) {
-    const uint32_t gradients = c.tile.m * max_of(c.direct.vector * size_of(c.operands.a) / 4, 1u);
-    return column_sums(c) + column_words(c) + gradients + column_filters(c) + c.direct.vector;
-  }
-  if (holds_filters(c)) return column_sums(c) + column_words(c) + column_filters(c) + c.direct.vector;
+  const bool back = c.conv.kind == Conv::wgrad;
+  if (!back && holds_filters(c)) return column_sums(c) + column_words(c) + column_filters(c) + c.direct.vector;
   const uint32_t line = gathered_span(c.conv.kind, c.direct.width, c.tile.m).size() * c.direct.vector;
-  return column_sums(c) + column_words(c) + line + c.direct.vector;
+  if (!back) return column_sums(c) + column_words(c) + line + c.direct.vector;
+  const uint32_t gradients = c.tile.m * max_of(c.direct.vector * size_of(c.operands.a) / 4, 1u);
+  return column_sums(c) + column_words(c) + gradients + column_filters(c) + line;
 }
 
 /// Strips beside each other, of lines and of images, that a CTA's threads walk down.

@@ -78,8 +78,6 @@ class DirectColumnsWgrad {
     int32_t y = first_gathered(Conv::wgrad, kDown, cell, p_.shape.pad[0]) + kReach.first;
     const int32_t met = y + int32_t((cells - 1) * kLines + (kDown.taps - 1) * kDown.dilation);
     const int32_t end_y = min_of(met + 1, int32_t(p_.shape.gathered[0]));
-    const auto pixels_of = [&](int32_t line) { return line >= 0 && line < end_y ? inside : 0; };
-
     const auto apart_a = uint32_t(p_.a.stride * size_of(kType)), apart_b = uint32_t(p_.b.stride * size_of(kType));
     const int64_t line_a = int64_t(p_.shape.made[1]) * apart_a, line_b = int64_t(p_.shape.gathered[1]) * apart_b;
     const char* from_a = static_cast<const char*>(p_.a.data) + channel_ * size_of(kType) +
@@ -88,29 +86,61 @@ class DirectColumnsWgrad {
                          pixel_number(int64_t(image), y, x0, p_.shape.gathered) * int64_t(apart_b);
     Raw gradient[kStrip], pixel[kPixels];
     load(from_a, apart_a, outputs, gradient);
-    load(from_b, apart_b, pixels_of(y), pixel);
+    load(from_b, apart_b, y >= 0 && y < end_y ? inside : 0, pixel);
     Gradients gradients = {};
-    for (uint32_t step = 0;;) {
-      CLEAVE_UNROLL
-      for (uint32_t u = 0; u < kSteps; ++u) {
-        from_a += line_a;
-        convert(gradient, gradients[u]);
-        clear(gradient);
-        load_over(from_a, apart_a, step + 1 < cells ? outputs : 0, gradient);
-        CLEAVE_UNROLL
-        for (uint32_t q = 0; q < kLines; ++q) {
-          from_b += line_b;
-          ++y;
-          add_line(u, q, from_b, apart_b, pixels_of(y), pixel, gradients, sums);
-        }
-        if (++step == cells + kSteps - 1) return;
-      }
+    Walk walk{.y = y,
+              .from_a = from_a,
+              .from_b = from_b,
+              .line_a = line_a,
+              .line_b = line_b,
+              .apart_a = apart_a,
+              .apart_b = apart_b,
+              .outputs = outputs,
+              .inside = inside,
+              .end_y = end_y,
+              .cells = cells};
+    while (add_steps<0>(walk, gradient, pixel, gradients, sums)) {
     }
   }
 
-  /// Adds line `q` of step `u`, and has `from`'s pixels loaded in its place, those in `there`.
-  CLEAVE_DEVICE static void add_line(uint32_t u, uint32_t q, const char* from, uint32_t apart, uint32_t there,
-                                     Raw (&raw)[kPixels], const Gradients& gradients, TapSums& sums) {
+  /// Where the thread is.
+  struct Walk {
+    int32_t y;                    // the line of pixels on its way
+    const char *from_a, *from_b;  // where the lines on their way begin
+    int64_t line_a, line_b;       // bytes
+    uint32_t apart_a, apart_b;
+    uint32_t outputs, inside;  // which there are of a line
+    int32_t end_y;             // behind the last line that an output meets
+    uint32_t cells, step = 0;
+  };
+
+  /// Steps from `U` on, as many as there are places for gradients; false after the last. By the compiler, since a
+  /// register has no number that is found when it runs.
+  template <uint32_t U>
+  CLEAVE_DEVICE static bool add_steps(Walk& walk, Raw (&gradient)[kStrip], Raw (&pixel)[kPixels], Gradients& gradients,
+                                      TapSums& sums) {
+    if constexpr (U < kSteps) {
+      walk.from_a += walk.line_a;
+      convert(gradient, gradients[U]);
+      clear(gradient);
+      load_over(walk.from_a, walk.apart_a, walk.step + 1 < walk.cells ? walk.outputs : 0, gradient);
+      CLEAVE_UNROLL
+      for (uint32_t q = 0; q < kLines; ++q) {
+        walk.from_b += walk.line_b;
+        ++walk.y;
+        const bool exists = walk.y >= 0 && walk.y < walk.end_y;
+        add_line<U>(q, walk.from_b, walk.apart_b, exists ? walk.inside : 0, pixel, gradients, sums);
+      }
+      if (++walk.step == walk.cells + kSteps - 1) return false;
+      return add_steps<U + 1>(walk, gradient, pixel, gradients, sums);
+    }
+    return true;
+  }
+
+  /// Adds line `q` of step `U`, and has `from`'s pixels loaded in its place, those in `there`.
+  template <uint32_t U>
+  CLEAVE_DEVICE static void add_line(uint32_t q, const char* from, uint32_t apart, uint32_t there, Raw (&raw)[kPixels],
+                                     const Gradients& gradients, TapSums& sums) {
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < kPixels; ++i) {
       float pixel[kVector];
@@ -126,7 +156,7 @@ class DirectColumnsWgrad {
         for (uint32_t k = 0; k < kSteps; ++k) {  // lines of outputs before the last one
           const int32_t r = tap_between(Conv::wgrad, kDown, 0, int32_t(k * kLines + q) + kReach.first);
           if (r == kApart) continue;
-          multiply(gradients[(u + kSteps - k) % kSteps][j], pixel, sums[uint32_t(r) * kAcross.taps + uint32_t(s)]);
+          multiply(gradients[(U + kSteps - k) % kSteps][j], pixel, sums[uint32_t(r) * kAcross.taps + uint32_t(s)]);
         }
       }
     }
