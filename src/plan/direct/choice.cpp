@@ -7,7 +7,6 @@
 #include "cleave/conv.h"
 #include "cleave/epilogue.h"
 #include "plan/direct/columns.h"
-#include "plan/direct/columns_wgrad.h"
 #include "plan/direct/kernels.h"
 #include "plan/direct/rows.h"
 #include "plan/direct/shift.h"
@@ -31,10 +30,10 @@ constexpr uint32_t kMostStaged = 75 * 1024;  // bytes of a CTA's shared memory
 // more they cost 4 to 25 % (from 47 on), where half as many banks serve a load, and L1 had what lines share.
 constexpr uint32_t kMostStagedLine = 32;
 
-// Predictions, not yet measured.
-constexpr double kLaunchUs = 3;
+// Fitted to 31 times of an H200, of pixels in shared memory, of which they are 13 % off: what a lane spends on a channel.
+constexpr double kLaunchUs = 3.5;
+constexpr double kTapInstructions = 2.3, kMadeInstructions = 22, kGatheredInstructions = 19;
 constexpr double kMemoryShare = 0.75;
-constexpr double kFmaShare = 0.5;  // conversions, addresses, the filters from shared memory
 
 /// Channels that threads load and store at once.
 uint32_t vector_of(const GemmProblem& p) {
@@ -142,21 +141,20 @@ std::vector<Spec> direct_specs(const GemmProblem& problem, const DeviceInfo& dev
   if (const auto rows = direct_rows_spec(problem, device)) return {*rows};  // which reads nothing twice
   const auto shift = direct_shift_spec(problem, device);
   // Multiply-adds took 2 to 5 times as long as tensor cores do.
-  const auto pixels = shift ? std::nullopt : pixels_spec(problem);
   const auto columns = shift ? std::nullopt : direct_columns_spec(problem, device);
+  auto pixels = shift ? std::nullopt : pixels_spec(problem);
+  // Straight from global memory, line by line anew, they are behind: for what has too long a reach, or no columns else.
+  if (columns && pixels && staged_pixels(problem, pixels_config(problem, *pixels)) == 0) pixels.reset();
   std::vector<Spec> specs;
-  for (const auto& spec : {direct_windows_spec(problem, device), direct_spread_spec(problem, device),
-                           direct_spread_wgrad_spec(problem, device), shift, direct_wgrad_spec(problem, device),
-                           direct_columns_wgrad_spec(problem, device), columns, pixels})
+  for (const auto& spec :
+       {direct_windows_spec(problem, device), direct_spread_spec(problem, device),
+        direct_spread_wgrad_spec(problem, device), shift, direct_wgrad_spec(problem, device), columns, pixels})
     if (spec) specs.push_back(*spec);
   return specs;
 }
 
 std::optional<Choice> make_direct_choice(const GemmProblem& problem, const DeviceInfo& device, const Spec& spec) {
-  if (spec.columns > 0) {
-    const auto make = problem.conv.kind == Conv::wgrad ? make_direct_columns_wgrad_choice : make_direct_columns_choice;
-    return make(problem, device, spec);
-  }
+  if (spec.columns > 0) return make_direct_columns_choice(problem, device, spec);
   for (const auto make :
        {make_direct_rows_choice, make_direct_windows_choice, make_direct_spread_choice, make_direct_spread_wgrad_choice,
         make_direct_shift_choice, make_direct_wgrad_choice, make_pixels_choice}) {
@@ -173,8 +171,7 @@ DirectShape direct_shape(const Choice& choice) {
     return back ? direct_spread_wgrad_shape(choice) : direct_spread_shape(choice);
   if (c.direct.method == DirectMethod::shift) return direct_shift_shape(choice);
   if (c.direct.method == DirectMethod::rows) return direct_rows_shape(choice);
-  if (c.direct.method == DirectMethod::columns)
-    return back ? direct_columns_wgrad_shape(choice) : direct_columns_shape(choice);
+  if (c.direct.method == DirectMethod::columns) return direct_columns_shape(choice);
   if (back) return direct_wgrad_shape(choice);
   const ConvLayout& conv = choice.problem.conv;
   DirectShape shape = direct_images(conv);
@@ -201,13 +198,16 @@ double predict_direct_us(const Choice& choice, const DeviceInfo& device) {
     return back ? predict_direct_spread_wgrad_us(choice, device) : predict_direct_spread_us(choice, device);
   if (c.direct.method == DirectMethod::shift) return predict_direct_shift_us(choice, device);
   if (c.direct.method == DirectMethod::rows) return predict_direct_rows_us(choice, device);
-  if (c.direct.method == DirectMethod::columns)
-    return back ? predict_direct_columns_wgrad_us(choice, device) : predict_direct_columns_us(choice, device);
+  if (c.direct.method == DirectMethod::columns) return predict_direct_columns_us(choice, device);
   if (back) return predict_direct_wgrad_us(choice, device);
-  const double share = double(choice.problem.m) * double(choice.problem.n);
+  const ConvLayout& conv = choice.problem.conv;
+  const bool gathers_outputs = c.conv.kind == Conv::dgrad;
+  const double of_outputs = double(output_pixels(conv)), of_image = double(image_pixels(conv));
+  const double made = gathers_outputs ? of_image : of_outputs, gathered = gathers_outputs ? of_outputs : of_image;
   const double taps = double(c.direct.height.taps) * c.direct.width.taps * c.direct.group;
-  const double strides = c.conv.kind == Conv::dgrad ? double(c.direct.height.stride) * c.direct.width.stride : 1;
-  const double multiply = share * taps / strides / (device.num_sms * 128.0 * device.clock_ghz * 1e3 * kFmaShare);
+  const double met = gathers_outputs ? taps / (double(c.direct.height.stride) * c.direct.width.stride) : taps;
+  const double instructions = made * (kTapInstructions * met + kMadeInstructions) + gathered * kGatheredInstructions;
+  const double multiply = instructions * double(choice.problem.n) / (device.num_sms * 128.0 * device.clock_ghz * 1e3);
   const double memory = minimum_bytes(choice.problem) / (device.memory_gb_per_s * 1e3 * kMemoryShare);
   return kLaunchUs + std::max(multiply, memory);
 }

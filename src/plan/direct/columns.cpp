@@ -16,12 +16,13 @@
 namespace cleave {
 namespace {
 
-// Predictions, not yet measured.
-constexpr double kLaunchUs = 3, kBeginUs = 1.5;
-constexpr double kLineUs = 0.7;  // until a line's pixels are there
-constexpr double kMemoryShare = 0.8;
-constexpr double kIssueShare = 0.75;
-constexpr double kLoadInstructions = 3.5, kStoreInstructions = 4, kLineInstructions = 12;
+// Fitted to some 200 times of an H200 (docs/notes/2026-11-convolution.md). A CTA's line takes so long until its pixels
+// are there, and its warps' instructions beside; those of an SM take turns.
+constexpr double kLaunchUs = 2.7;
+constexpr double kLineClocks = 640, kInstructionClocks = 0.52;
+constexpr double kLoadInstructions = 2.2, kStoreInstructions = 3;
+constexpr double kSharedFilter = 43, kSharedFactor = 0.73;  // filters from shared memory
+constexpr double kMemoryShare = 0.61;
 
 GemmConfig columns_config(const GemmProblem& p, const Spec& spec) {
   GemmConfig c = direct_config(p, spec, spec.columns);
@@ -54,13 +55,13 @@ double filter_reads(const GemmConfig& c) {
 /// Instructions of a thread, for a cell.
 double instructions(const GemmConfig& c) {
   const Conv kind = c.conv.kind;
-  const double lines = shift_step(kind, c.direct.height);
-  const double pixels = lines * gathered_span(kind, c.direct.width, c.tile.m).size();
-  const double made = double(shift_cell(kind, c.direct.height)) * c.tile.m;
-  const double conversions = size_of(c.operands.a) == 2 ? c.direct.vector : 0;
-  const double packs = size_of(c.epilogue.d) == 2 ? c.direct.vector / 2.0 : 0;
-  return column_multiply_adds(c) + filter_reads(c) + pixels * (conversions + kLoadInstructions) +
-         made * (packs + kStoreInstructions) + lines * kLineInstructions;
+  const double pixels =
+      double(shift_step(kind, c.direct.height)) * gathered_span(kind, c.direct.width, c.tile.m).size();
+  const double made = double(shift_cell(kind, c.direct.height)) * c.tile.m, vector = c.direct.vector;
+  const double conversions = size_of(c.operands.a) == 2 ? vector : 0;
+  const double packs = size_of(c.epilogue.d) == 2 ? vector / 2 : 0;
+  return column_multiply_adds(c) + kSharedFilter * filter_reads(c) + pixels * (conversions + kLoadInstructions) +
+         made * (vector + packs + kStoreInstructions);
 }
 
 }  // namespace
@@ -113,11 +114,10 @@ double predict_direct_columns_us(const Choice& choice, const DeviceInfo& device)
   const DirectShape shape = direct_columns_shape(choice);
   const double lines = column_lines(c, shape), cells = lines / shift_step(c.conv.kind, c.direct.height);
   const double of_sm = std::ceil(double(choice.blocks) / device.num_sms);
-  const double clocks = cells * of_sm * kDirectThreads / 32 * instructions(c) / 4 / kIssueShare;
-  const double multiply = clocks / (device.clock_ghz * 1e3);
-  const double wait = lines * kLineUs;
+  const double clocks = of_sm * (lines * kLineClocks + cells * instructions(c) * kInstructionClocks);
+  const double multiply = clocks * (holds_filters(c) ? 1 : kSharedFactor) / (device.clock_ghz * 1e3);
   const double memory = minimum_bytes(p) / (device.memory_gb_per_s * 1e3 * kMemoryShare);
-  return kLaunchUs + kBeginUs + std::max({multiply, wait, memory});
+  return kLaunchUs + std::max(multiply, memory);
 }
 
 }  // namespace cleave
