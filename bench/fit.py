@@ -97,7 +97,7 @@ def main(argv: list[str] | None = None) -> int:
         print("Constants and trees of products are written together: nothing of them was written.")
         grown = {kind: trees for kind, trees in grown.items() if kind >= CONSTANTS}
     for kind, trees in grown.items():
-        (FITTED / f"trees_{KINDS[kind]}.txt").write_text(wrapped(forest.text(trees)))
+        (FITTED / f"trees_{KINDS[kind]}.txt").write_text(forest_text(trees))
     return 0
 
 
@@ -159,7 +159,7 @@ def weighted(pairs: Pairs, used: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return shape, weight / np.where(total > 0, total, 1)[shape]
 
 
-def grow(pairs: Pairs, constants: np.ndarray, used: np.ndarray) -> list[list[forest.Node]]:
+def grow(pairs: Pairs, constants: np.ndarray, used: np.ndarray) -> list[forest.Tree]:
     """Trees for what the constants leave between a shape's kernels."""
     shape, weight = weighted(pairs, used)
     off = np.log(pairs.us) - np.log(pairs.model.predict(constants.tolist()))
@@ -178,7 +178,7 @@ def rarity(pairs: Pairs) -> np.ndarray:
     return np.array([(max(shapes_of.values()) / shapes_of[job]) ** RARE for job in pairs.job])
 
 
-def residual_of(pairs: Pairs, constants: np.ndarray, trees: list[list[forest.Node]]) -> tuple[np.ndarray, np.ndarray]:
+def residual_of(pairs: Pairs, constants: np.ndarray, trees: list[forest.Tree]) -> tuple[np.ndarray, np.ndarray]:
     """What the constants predict, and the trees' factor."""
     values = constants.tolist()
     return np.array(pairs.model.predict(values)), np.exp(forest.evaluate(trees, np.array(pairs.model.features(values))))
@@ -208,6 +208,11 @@ def constants_text(fitted: dict[int, np.ndarray]) -> str:
         values = ", ".join(f".{name} = {value:.4g}" for name, value in zip(names, constants, strict=True))
         tables.append(f"// {KINDS[kind]}\n{wrapped(f'{{{values}}},')}")
     return "".join(tables)
+
+
+def forest_text(trees: list[forest.Tree]) -> str:
+    names = _core.ProductModel.feature_names()
+    return "".join(wrapped(forest.text(tree, names)) for tree in trees)
 
 
 def wrapped(values: str) -> str:

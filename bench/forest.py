@@ -21,8 +21,8 @@ OPTIONS = {
     "seed": 1,
     "verbosity": -1,
 }
-LEAF = 255
-Node = tuple[int, int, float]  # as TreeNode
+Node = tuple[int | None, float]  # a test, feature <= value, before both of its branches; or a leaf, of no feature
+Tree = list[Node]
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Growth:
     rate: float = 0.06
 
 
-def grow(features: np.ndarray, target: np.ndarray, weight: np.ndarray, growth: Growth = Growth()) -> list[list[Node]]:
+def grow(features: np.ndarray, target: np.ndarray, weight: np.ndarray, growth: Growth = Growth()) -> list[Tree]:
     """Trees whose values add up to `target`, [n] of [n, features]."""
     import lightgbm
 
@@ -43,45 +43,39 @@ def grow(features: np.ndarray, target: np.ndarray, weight: np.ndarray, growth: G
     return [list(_preorder(tree["tree_structure"])) for tree in booster.dump_model()["tree_info"]]
 
 
-def _size(node: dict[str, Any]) -> int:
-    return 1 + (_size(node["left_child"]) + _size(node["right_child"]) if "left_child" in node else 0)
-
-
-def _preorder(node: dict[str, Any], left: int | None = None) -> Iterator[Node]:
-    """`left`: nodes of the tree from this one on, which a leaf jumps over."""
-    left = _size(node) if left is None else left
+def _preorder(node: dict[str, Any]) -> Iterator[Node]:
     if "left_child" not in node:
-        yield LEAF, left, _short(node["leaf_value"])
+        yield None, _short(node["leaf_value"])
         return
-    smaller = 1 + _size(node["left_child"])
-    yield node["split_feature"], smaller, _short(node["threshold"])
-    yield from _preorder(node["left_child"], left - 1)
-    yield from _preorder(node["right_child"], left - smaller)
+    yield node["split_feature"], _short(node["threshold"])
+    yield from _preorder(node["left_child"])
+    yield from _preorder(node["right_child"])
 
 
 def _short(value: float) -> float:
     return float(f"{value:.4g}")
 
 
-def evaluate(trees: list[list[Node]], features: np.ndarray) -> np.ndarray:
+def evaluate(trees: list[Tree], features: np.ndarray) -> np.ndarray:
     """The sums of the trees' values: factors of the model's times, as logarithms."""
     features = features.astype(np.float32)
     total = np.zeros(len(features))
     for tree in trees:
-        total += _values(tree, 0, features)
+        total += _values(iter(tree), features)
     return total
 
 
-def _values(tree: list[Node], at: int, features: np.ndarray) -> np.ndarray:
-    feature, step, value = tree[at]
-    if feature == LEAF:
+def _values(nodes: Iterator[Node], features: np.ndarray) -> np.ndarray:
+    feature, value = next(nodes)
+    if feature is None:
         return np.full(len(features), value)
-    smaller = features[:, feature] <= np.float32(value)
+    holds = features[:, feature] <= np.float32(value)
     found = np.empty(len(features))
-    found[smaller] = _values(tree, at + 1, features[smaller])
-    found[~smaller] = _values(tree, at + step, features[~smaller])
+    found[holds] = _values(nodes, features[holds])
+    found[~holds] = _values(nodes, features[~holds])
     return found
 
 
-def text(trees: list[list[Node]]) -> str:
-    return ", ".join(f"{{{feature}, {step}, {value:g}}}" for tree in trees for feature, step, value in tree)
+def text(tree: Tree, names: list[str]) -> str:
+    """As plan/cost/fitted.cpp reads it."""
+    return ", ".join(f"{value:g}" if at is None else f"{names[at]}<={value:g}" for at, value in tree) + ","

@@ -54,6 +54,9 @@ cleave_embed_files(cleave FUNCTION embedded_functions
                    ROOT python/cleave/_epilogue python/cleave/_epilogue python/cleave/_epilogue
                    PATTERN derivative.py graph.py values.py)
 cleave_embed_files(cleave FUNCTION embedded_license ROOT . PATTERN LICENSE)
+# Clang counts the steps in which it joins the nodes of the planner's trees, and would stop at a million.
+set_source_files_properties("${PROJECT_SOURCE_DIR}/src/plan/cost/fitted.cpp" PROPERTIES
+  COMPILE_OPTIONS "$<$<CXX_COMPILER_ID:Clang>:-fconstexpr-steps=10000000>")
 if(NOT SKBUILD)  # a wheel holds no symbolic links
   set_target_properties(cleave PROPERTIES
     VERSION ${PROJECT_VERSION}

@@ -20,10 +20,10 @@ CLEAVE_SPELL(TileConfig, m, n, k, stages)
 CLEAVE_SPELL(WarpConfig, consumers, pingpong, m, n, k)
 CLEAVE_SPELL(ClusterConfig, multicast_m, multicast_n, k)
 CLEAVE_SPELL(ScheduleConfig, split, grouping, group_capacity, apart, in_turn, turns)
-CLEAVE_SPELL(ConvConfig, kind, axes, class_capacity, fuses_classes, patches, gather, batches_taps, half_lines,
+CLEAVE_SPELL(ConvConfig, kind, axes, class_capacity, fuses_classes, patches, gather, batches_taps, turned, half_lines,
              fast_load, fast_store)
 CLEAVE_SPELL(DirectAxis, taps, stride, dilation, phase)
-CLEAVE_SPELL(DirectConfig, method, vector, group, strips, pixels, height, width, depth)
+CLEAVE_SPELL(DirectConfig, method, vector, group, strips, turned, pixels, height, width, depth)
 CLEAVE_SPELL(ScaleConfig, rows_a, rows_b, promote)
 CLEAVE_SPELL(FunctionOperandConfig, shape, dtype, order, pairs, reduction)
 

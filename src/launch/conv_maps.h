@@ -105,6 +105,12 @@ inline bool reaches_image(const GemmConfig& c, const ConvLayout& conv, int64_t p
   return !copies_unaligned(c) || bytes < int64_t(1) << 31;
 }
 
+/// From a gathered pixel to the next along its line. `p`: as the kernel sees it.
+inline int64_t gathered_pixel_stride(const GemmConfig& c, const GemmProblem& p) {
+  if (c.conv.turned) return p.a.stride_col;
+  return gathers_a(c) ? p.a.stride_row : p.b.stride_row;
+}
+
 /// Whether the kernel, which may have been made for other sizes, serves these.
 inline bool serves(const GemmConfig& c, const ConvLayout& conv, const ConvClasses& classes) {
   const std::vector<ConvClass>& list = classes.list;
@@ -141,7 +147,7 @@ inline Im2colMapShape map_of_pixels(const GemmConfig& c, const GemmProblem& view
     shape.step[i] = uint32_t(of.row_stride[axis]);
   }
   shape.box_channels = pixel_line(c);
-  shape.box_pixels = gathers_a(c) ? c.tile.m / c.cluster.multicast_n : c.tile.k;
+  shape.box_pixels = has_rows_of_pixels(c) ? c.tile.m / c.cluster.multicast_n : c.tile.k;
   return shape;
 }
 
@@ -177,7 +183,7 @@ void visit_matrix_maps(const GemmConfig& c, const GemmProblem& view, GemmParams&
   if (has_map_a(c)) visit(p.map_a, p.a.data, [&] { return map_of_a(c, p, batch); });
   if (has_map_b(c)) {
     // TMA fetches filters tap by tap, unless all taps are one.
-    const bool by_tap = gathers_a(c) && !flattens_taps(c) && !c.conv.patches;
+    const bool by_tap = has_rows_of_pixels(c) && !flattens_taps(c) && !c.conv.patches;
     visit(p.map_b, p.b.data, [&] { return by_tap ? map_of_taps(c, view, p) : map_of_b(c, p, batch); });
   }
   if (has_map_d(c)) visit(p.map_d, p.epilogue.d, [&] { return map_of_d(c, p, batch); });

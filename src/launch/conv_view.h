@@ -3,10 +3,11 @@
 
 #include "cleave/problem.h"
 #include "launch/conv_grid.h"
+#include "launch/product.h"
 
 namespace cleave {
 
-/// The problem with the sizes of the kernel's product, in which the batch may be taps. `c`: what names a kernel will
+/// The problem with the sizes of the kernel's product, in which the batch may be taps, and which may be read the other way. `c`: what names a kernel will
 /// do. `classes`: those side by side, of a kernel that has them so.
 inline GemmProblem conv_view(const GemmProblem& problem, const GemmConfig& c, const ConvClasses& classes) {
   const ConvLayout& conv = problem.conv;
@@ -35,7 +36,7 @@ inline GemmProblem conv_view(const GemmProblem& problem, const GemmConfig& c, co
       for (EpilogueLayout& output : view.epilogue.outputs) by_tap(output);
     }
   }
-  return view;
+  return c.conv.turned ? transposed(view) : view;
 }
 
 }  // namespace cleave

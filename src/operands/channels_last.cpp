@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <numeric>
+#include <vector>
 
 #include "cleave/core/saturate.h"
 
@@ -59,13 +60,12 @@ std::string channels_last_remedy(const char* name, int axes, bool written) {
 
 bool may_overlap_itself(const Operand& x) {
   if (x.empty()) return false;
-  std::array<int, Operand::kMaxRank> axes{};
+  std::vector<int> axes(x.ndim);
   std::iota(axes.begin(), axes.end(), 0);
   const auto step = [&](int axis) { return std::abs(x.stride[axis]); };
-  std::sort(axes.begin(), axes.begin() + x.ndim, [&](int first, int second) { return step(first) < step(second); });
+  std::ranges::sort(axes, {}, step);
   int64_t reach = 0;  // of the axes so far
-  for (int i = 0; i < x.ndim; ++i) {
-    const int axis = axes[i];
+  for (const int axis : axes) {
     if (x.shape[axis] == 1) continue;
     if (step(axis) <= reach) return true;
     reach += step(axis) * (x.shape[axis] - 1);

@@ -224,11 +224,15 @@ class Builder {
   void check_channels() const {
     // A product with groups could overflow, as x may be numbers without a tensor.
     if (x_[1] % options_.groups == 0 && x_[1] / options_.groups == w_[1]) return;
-    refuse_value(
-        "{0} is {1} and {2} is {3}, with groups = {4}: {2} is for {4} x {5} channels, but {0} has {6}. Pass one with "
-        "other channels, or other groups",
-        options_.kind == Conv::dgrad ? "input_size" : "input", text(x_),
-        options_.kind == Conv::wgrad ? "weight_size" : "weight", text(w_), options_.groups, w_[1], x_[1]);
+    const int last = options_.axes + 1;
+    const bool channels_are_last = x_[last] % options_.groups == 0 && x_[last] / options_.groups == w_[last];
+    const char* const remedy = channels_are_last
+                                   ? "Sizes have channels second, also where memory has them last: transpose both"
+                                   : "Pass one with other channels, or other groups";
+    refuse_value("{0} is {1} and {2} is {3}, with groups = {4}: {2} is for {4} x {5} channels, but {0} has {6}. {7}",
+                 options_.kind == Conv::dgrad ? "input_size" : "input", text(x_),
+                 options_.kind == Conv::wgrad ? "weight_size" : "weight", text(w_), options_.groups, w_[1], x_[1],
+                 remedy);
   }
 
   ConvAxis make_axis(int i) const {

@@ -128,6 +128,7 @@ GemmConfig base_config(const Spec& spec, const GemmProblem& p, const OperandLayo
   c.conv.fuses_classes = spec.fuses_classes;
   c.conv.gather = spec.gather;
   c.conv.half_lines = spec.half_lines;
+  c.conv.turned = p.conv.kind == Conv::wgrad && spec.transposed;
   c.schedule.grouping = p.groups.dimension;
   c.schedule.group_capacity =
       c.schedule.grouping == Grouping::none ? 0 : std::bit_ceil(std::max(uint32_t(p.batch), 16u));
@@ -188,8 +189,8 @@ std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& 
   if (spec.family == KernelFamily::direct) return make_direct_choice(problem, device, spec);
   if (spec.columns > 0) return std::nullopt;
   const bool is_conv = problem.conv.kind != Conv::none;
-  if (is_conv ? spec.transposed || spec.narrow : spec.fuses_classes || spec.gather || spec.half_lines)
-    return std::nullopt;
+  if (is_conv ? spec.narrow : spec.fuses_classes || spec.gather || spec.half_lines) return std::nullopt;
+  if (is_conv && spec.transposed && !may_turn(problem, spec)) return std::nullopt;
   if (spec.half_lines && !may_halve_lines(problem, spec)) return std::nullopt;
   if (spec.transposed && finds_scales(problem)) return std::nullopt;
   const bool packed = problem.weights_b.format != WeightFormat::none;
@@ -210,7 +211,7 @@ std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& 
   // Columns of fused classes are pixels, and parts of a convolution have rows of D that others have not.
   if (reduces(problem) && (spec.fuses_classes || choice.parts > 1)) return std::nullopt;
   const GemmProblem& p = choice.problem;
-  choice.rows_of_d = is_conv ? problem.m : p.m;
+  choice.rows_of_d = is_conv && !spec.transposed ? problem.m : p.m;
   OperandLayouts operands = operand_layouts(p);
   const bool patches = makes_patches(problem, spec);
   if (patches) operands.b.load_bytes = operands.b.alignment;  // whole filters are lines

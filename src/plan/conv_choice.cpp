@@ -37,7 +37,8 @@ std::optional<GemmProblem> conv_view(const GemmProblem& problem, const Spec& spe
                                    .fuses_classes = spec.fuses_classes,
                                    .patches = makes_patches(problem, spec),
                                    .gather = spec.gather,
-                                   .batches_taps = batches_taps(problem, spec)}};
+                                   .batches_taps = batches_taps(problem, spec),
+                                   .turned = problem.conv.kind == Conv::wgrad && spec.transposed}};
   ConvClasses fused;
   if (kernel.conv.fuses_classes) {
     const bool possible = kernel.conv.kind == Conv::dgrad && problem.batch == 1 && problem.m > 0 &&
@@ -82,6 +83,12 @@ bool may_halve_lines(const GemmProblem& problem, const Spec& spec) {
          !spec.fuses_classes && taps(problem.conv) > 1 && saves;
 }
 
+bool may_turn(const GemmProblem& problem, const Spec& spec) {
+  const int64_t pixel = problem.conv.channels * int64_t(size_of(problem.a.dtype));
+  return problem.conv.kind == Conv::wgrad && problem.batch == 1 && has_tma(spec.family) && !spec.gather &&
+         !spec.half_lines && !reduces(problem) && pixel % 16 == 0;
+}
+
 bool batches_taps(const GemmProblem& problem, const Spec& spec) {
   return problem.conv.kind == Conv::wgrad && has_tma(spec.family) && !spec.gather && !spec.half_lines &&
          problem.conv.channels % atom_elements(problem.a.dtype) != 0;
@@ -112,9 +119,9 @@ bool shape_conv(const GemmProblem& problem, uint32_t part, GemmConfig& config) {
   config.schedule.grouping = walk ? Grouping::classes : Grouping::none;
   config.conv.class_capacity = std::bit_ceil(std::max(uint32_t(classes.list.size()), 1u));
   if (!has_tma(config.family)) return true;
-  const bool whole_blocks =
-      problem.batch == 1 || !gathers_a(config) || flattens_taps(config) || gathered_channels(conv) % config.tile.k == 0;
-  const int64_t pixel_stride = gathers_a(config) ? problem.a.stride_row : problem.b.stride_row;
+  const bool whole_blocks = problem.batch == 1 || !has_rows_of_pixels(config) || flattens_taps(config) ||
+                            gathered_channels(conv) % config.tile.k == 0;
+  const int64_t pixel_stride = gathered_pixel_stride(config, problem);
   return whole_blocks && config.conv.class_capacity <= kMostMappedClasses && serves(config, conv, classes) &&
          reaches_image(config, conv, pixel_stride);
 }

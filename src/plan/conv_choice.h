@@ -21,6 +21,10 @@ bool may_run_by_group(const GemmProblem& problem);
 /// Whether lines of half a swizzle atom have fewer channels outside of the pixels' than whole ones.
 bool may_halve_lines(const GemmProblem& problem, const Spec& spec);
 
+/// Whether a weight gradient may be read the other way: taps' channels as rows and filters as columns, of which tiles
+/// have many more sizes.
+bool may_turn(const GemmProblem& problem, const Spec& spec);
+
 /// Whether the kernel makes a wgrad a batch of products, one for each tap: TMA fetches
 /// strips of channels, and a tap of other than whole strips does not fit beside its neighbour.
 bool batches_taps(const GemmProblem& problem, const Spec& spec);

@@ -1,7 +1,6 @@
 #include "plan/tile_shape.h"
 
 #include <algorithm>
-#include <initializer_list>
 
 #include "cleave/config/clusters.h"
 #include "cleave/config/loads.h"
@@ -10,11 +9,11 @@
 #include "cleave/config/smem_plan.h"
 #include "cleave/config/store_chunk.h"
 #include "cleave/config/threads.h"
-#include "cleave/epilogue.h"
 #include "launch/conv_grid.h"
 #include "launch/limits.h"
 #include "plan/batch_invariant.h"
 #include "plan/conv_choice.h"
+#include "plan/registers.h"
 #include "problem/placement.h"
 #include "problem/problem.h"
 
@@ -24,171 +23,6 @@ namespace {
 constexpr uint32_t kMostStages = 12;
 constexpr uint32_t kLeastStages = 2;
 constexpr uint32_t kLeastCopy = 4;  // bytes, of cp.async
-
-/// Whether a function needs as many registers as C does: for what it reads of matrices, keeps of lines through the
-/// mainloop, or makes beside D.
-bool crowds(const GemmConfig& c) {
-  return inputs_by_element(c, c.epilogue.function.inputs) + c.epilogue.function.outputs > 0 ||
-         c.epilogue.function.inputs > 3;
-}
-
-/// Whether the function does one of these.
-bool does(const FunctionConfig& function, std::initializer_list<Elementwise> operations) {
-  return function.given && std::ranges::any_of(function.function->nodes(), [&](const EpilogueNode& node) {
-           return node.kind == EpilogueNode::Kind::operation &&
-                  std::ranges::find(operations, node.operation) != operations.end();
-         });
-}
-
-/// Whether it takes many registers on its way.
-bool is_long(const FunctionConfig& function) {
-  return does(function, {Elementwise::erf, Elementwise::tanh, Elementwise::log});
-}
-
-/// Whether two waves of accumulators leave registers for what a function reads of matrices, beside what it does and
-/// makes.
-bool two_waves_suffice(const GemmConfig& c) {
-  const FunctionConfig& function = c.epilogue.function;
-  const uint32_t kept = accumulators_per_thread(c), matrices = inputs_by_element(c, function.inputs);
-  if (matrices > 1) return kept < 96;
-  if (matrices == 0 || kept < 112) return true;
-  if (c.conv.kind == Conv::wgrad) return false;
-  return function.outputs < 2 && !is_long(function);
-}
-
-/// Sums, with those of a part, that leave no registers where four warpgroups share them: what else there is takes as
-/// many as sixteen columns.
-uint32_t too_many_of_four(const GemmConfig& c) {
-  const bool grouped = c.schedule.grouping != Grouping::none, many_scales = c.weights.group < kWidestWeightGroup;
-  const bool far = c.schedule.split == SplitKMode::stream_k && (grouped || many_scales);
-  const bool joins = gates_rows(c) && (grouped || c.schedule.split != SplitKMode::none);
-  const bool beside =
-      c.epilogue.has_c || crowds(c) || c.weights.has_zero || far || joins || c.schedule.split == SplitKMode::serial;
-  if (c.scales.promote) return beside || grouped ? 48 : 64;
-  return beside ? 32 : 64;
-}
-
-/// Whether a walk through groups of rows or columns, with scales of blocks, leaves registers to sum up parts of K.
-bool slices_of_blocks_suffice(const GemmConfig& c) {
-  const uint32_t kept = accumulators_per_thread(c);
-  const bool singly = c.scales.rows_b == 1;
-  if (c.warps.consumers == 1) return true;
-  switch (c.schedule.split) {
-    case SplitKMode::serial:
-      return kept < (singly ? 48 : 64);
-    case SplitKMode::parallel:
-      if (c.warps.consumers == 3) return false;
-      return singly ? c.tile.n < 128 || (c.tile.n > 128 && c.tile.n < 176) : kept < 96;
-    case SplitKMode::stream_k:
-      return !singly || c.tile.n < 176;
-    default:
-      return true;
-  }
-}
-
-/// Whether a Hopper consumer keeps everything in registers. Where it does not, the compiler said so:
-/// CI compiles every configuration and fails on a spill.
-bool registers_suffice(const GemmConfig& c) {
-  if (c.scales.promote && promotion_registers(c, 1) > spare_registers(c)) return false;
-  const bool by_block = c.epilogue.scaling == Scaling::block;
-  // Two waves of accumulators, or chunks of 192 columns beside another tile, leave nothing for an error
-  // function beside C.
-  const bool two_waves = has_two_waves(c), chunked = c.warps.pingpong && c.tile.n == 192;
-  if ((two_waves || chunked) && c.epilogue.has_c && does(c.epilogue.function, {Elementwise::erf})) return false;
-  // Nor do 128 accumulators in two waves for a bias, or a walk through groups of rows, beside C.
-  const uint32_t kept = accumulators_per_thread(c);
-  const bool ragged = c.schedule.grouping == Grouping::m || c.schedule.grouping == Grouping::n;
-  if (two_waves && kept >= 128 && c.epilogue.has_c && (ragged || c.epilogue.bias != Bias::none)) return false;
-  // Nor does a part of 96 sums whose columns have scales of their own for that walk.
-  if (ragged && by_block && c.scales.rows_b == 1 && c.tile.n > 176 && !multiplies_halves(c)) return false;
-  if (ragged && by_block && !slices_of_blocks_suffice(c)) return false;
-  // Nor has a producer any for the scales of 256 rows beside their list, or for steps of stream_k's parts, nor a
-  // consumer beside integers' parts.
-  const bool cuts_tail = ragged && c.schedule.split == SplitKMode::stream_k;
-  if (c.operands.listed && by_block && (c.tile.m == 256 || cuts_tail || c.operands.a == DType::i8)) return false;
-  // Nor do as many as 144, with promoted sums' parts, for what a packed weight is made into, or 128 (120 with parts)
-  // beside C, a function, a cluster's sums, groups of rows, many scales in two waves or of parts, or integers whose
-  // slices meet, or 96 where three warpgroups share the registers.
-  const bool many_scales = (two_waves || c.scales.promote) && c.weights.group < kWidestWeightGroup;
-  const bool integers_join = c.operands.a == DType::i8 && c.schedule.split == SplitKMode::parallel;
-  const bool beside = c.epilogue.has_c || crowds(c) || c.cluster.k > 1 || ragged || many_scales || integers_join;
-  const uint32_t with_parts = c.scales.promote ? promotion_registers(c, 1) : kept;
-  const uint32_t too_many = c.warps.consumers == 3 ? 96 : !beside ? 144 : c.scales.promote ? 120 : 128;
-  if (has_weights(c) && with_parts >= (c.warps.consumers == 4 ? too_many_of_four(c) : too_many)) return false;
-  // Nor do 144 accumulators for C or for a function with as much to read, and 160 for a walk that sums slices in turn,
-  // or for float32.
-  const bool walks_far = c.schedule.split == SplitKMode::serial || c.schedule.split == SplitKMode::stream_k;
-  if (kept >= 144 && (c.epilogue.has_c || crowds(c))) return false;
-  if (kept >= 160 && (walks_far || c.operands.a == DType::f32)) return false;
-  if (two_waves && !two_waves_suffice(c)) return false;
-  // Nor do two waves, or 112 accumulators, that such a function and a sum of slices in turn are added to; with a walk
-  // through groups of K 96.
-  const bool in_turn = c.schedule.split == SplitKMode::serial, in_groups_of_k = c.schedule.grouping == Grouping::k;
-  if (crowds(c) && in_turn && (two_waves || kept >= (in_groups_of_k ? 96 : 112))) return false;
-  // Nor do sums of integers that meet as floats, in chunks that no store is as wide as.
-  const bool integers_meet = c.operands.a == DType::i8 && in_turn;
-  if (kept >= 112 && c.tile.n % 64 != 0 && integers_meet) return false;
-  // Nor do 96 beside C, or 64 that are promoted, for slices that meet in turn.
-  if (in_turn && kept >= (c.scales.promote ? 64u : c.epilogue.has_c ? 96u : 256u)) return false;
-  // Nor do two waves of 128 beside C for a walk through tiles that are cut, or, in pingpong where rows are stored, for
-  // scales of lines.
-  const bool by_line = c.epilogue.scaling == Scaling::vector, by_rows = c.epilogue.order == Order::row;
-  const bool walks_more = c.schedule.split == SplitKMode::stream_k || (c.warps.pingpong && by_line && by_rows);
-  if (two_waves && kept >= 128 && c.epilogue.has_c && walks_more) return false;
-  // Nor do promoted sums of these columns, beside a C that lies across them, for shares of slices.
-  const bool shares_slices = c.schedule.split == SplitKMode::parallel, across_c = c.epilogue.order == Order::column;
-  const bool these = c.tile.m == 128 && (c.tile.n == 128 || c.tile.n == 192);
-  if (c.scales.promote && c.epilogue.has_c && shares_slices && across_c && these) return false;
-  // Nor do 112 accumulators in two waves for slices that meet in turn.
-  if (kept >= 112 && two_waves && c.schedule.split == SplitKMode::serial) return false;
-  // Nor do the promoted sums of integers in the unrolled loop of these tiles.
-  const bool of_integers = c.scales.promote && c.operands.a == DType::i8;
-  const bool tall = c.tile.m == 256 && (c.tile.n == 80 || c.tile.n == 96);
-  const bool flat = c.tile.m == 64 && (c.tile.n == 144 || c.tile.n == 160 || multiplies_halves(c));
-  if (of_integers && (tall || flat)) return false;
-  // Nor do sums that are promoted by columns' scales for slices that meet, of a gate and its up, or beside columns of D
-  // that are kept until their scale is known.
-  const bool meets = gated(c) ? c.schedule.split != SplitKMode::none
-                              : c.epilogue.has_scale_out && c.schedule.split == SplitKMode::parallel;
-  if (by_block && c.scales.rows_b == 1 && meets && c.tile.m == 128 && c.tile.n == 128) return false;
-  // Nor do as many, or promoted sums, for slices that meet in turn beside columns of D that are gone through twice.
-  if ((kept >= 112 || c.scales.promote) && in_turn && c.epilogue.has_scale_out) return false;
-  // Nor do these, or 192 accumulators, for gates that become 8 bits by a scale that is given.
-  const bool given_scale = gated(c) && size_of(c.epilogue.d) == 1 && !c.epilogue.has_scale_out;
-  if (given_scale && (kept >= 192 || (c.scales.promote && in_turn))) return false;
-  // Nor do two parts of 128 columns and a walk through groups of K for shares of slices.
-  const bool two_wide_parts = c.scales.promote && promotes_two_parts(c) && c.warps.consumers > 1 && c.tile.n >= 128;
-  if (two_wide_parts && in_groups_of_k && c.schedule.split == SplitKMode::parallel) return false;
-  // Nor do 128 accumulators and a walk through groups of K for C, or for shares of slices.
-  const bool joins = c.schedule.split == SplitKMode::serial || c.schedule.split == SplitKMode::parallel;
-  const bool crowded = in_groups_of_k && kept >= 128;
-  return !crowded || !(joins || (c.epilogue.has_c && sharers(c) > 1));
-}
-
-/// The same of a function that crowds, or of C, beside what finds D's rows: where they lie is settled.
-bool registers_suffice_for_inputs(const GemmConfig& c) {
-  const uint32_t kept = accumulators_per_thread(c);
-  const SplitKMode split = c.schedule.split;
-  // So long an epilogue is no longer unrolled, and its sums would lie in memory.
-  const uint32_t unrolled = crowds(c) ? 112 : c.epilogue.has_c ? 120 : 256;
-  if (c.conv.fuses_classes && split != SplitKMode::parallel && kept >= unrolled) return false;
-  if (!crowds(c)) return true;
-  const bool ragged = c.schedule.grouping == Grouping::m || c.schedule.grouping == Grouping::n;
-  const bool odd_chunks = c.tile.n == 144;
-  if ((ragged || scatters(c)) && split == SplitKMode::serial && (kept >= 96 || odd_chunks)) return false;
-  const bool stored_by_threads = !c.store.by_tma && split != SplitKMode::parallel;
-  if (ragged && kept >= 128 && (stored_by_threads || split == SplitKMode::stream_k)) return false;
-  return !ragged || c.warps.consumers < 3;
-}
-
-/// The same, of whole tiles that threads store: two waves of sums of integers leave no registers for it, nor do any for
-/// groups' largest magnitude.
-bool direct_store_suffices(const GemmConfig& c) {
-  const bool in_parts = c.schedule.split == SplitKMode::parallel || c.cluster.k > 1;
-  const bool takes_more = c.operands.a == DType::i8 || (c.epilogue.has_amax && c.schedule.grouping == Grouping::m);
-  const bool crowded = takes_more && has_two_waves(c) && accumulators_per_thread(c) >= 128;
-  return c.store.by_tma || in_parts || !crowded;
-}
 
 class TileShaper {
  public:
@@ -255,13 +89,15 @@ class TileShaper {
     return a_.major != Major::mn || s_.tile_m % (atom_ * s_.multicast_n) == 0;
   }
 
-  /// Products, and filters of data gradients, may have a part of the last strip, if they have all of another, and
-  /// uneven shares of the strips.
+  /// Products, filters of data gradients and outputs beside gathered pixels may have a part of the last strip, if they
+  /// have all of another, and uneven shares of the strips. Filters may be half a strip alone.
   bool strips_serve(uint32_t columns) const {
     const uint32_t strip = s_.half_lines && c_.conv.kind == Conv::wgrad ? atom_ / 2 : atom_;
     if (columns % (strip * s_.multicast_m) == 0) return true;
     const bool filters = c_.conv.kind == Conv::dgrad && !c_.conv.gather && !c_.conv.fuses_classes && !c_.conv.patches;
-    return (is_product(p_) || filters) && has_tma(s_.family) && !gated(c_) && !has_weights(c_) && columns > atom_;
+    const bool half = filters && columns == atom_ / 2 && s_.multicast_m == 1;
+    return (is_product(p_) || filters || c_.conv.turned) && has_tma(s_.family) && !gated(c_) && !has_weights(c_) &&
+           (columns > atom_ || half);
   }
 
   bool shape_portable() {
@@ -322,7 +158,7 @@ class TileShaper {
     if (size_of(c_.operands.a) != 2 && across) return false;
     if (!fits_maps(c_, p_)) return false;
     if (c_.warps.pingpong && c_.schedule.split != SplitKMode::none) return false;
-    if (c_.schedule.in_turn && !adds_in_turn()) return false;
+    if (c_.schedule.in_turn && !registers_suffice_in_turn(c_)) return false;
     if (!registers_suffice(c_)) return false;
     // With one warpgroup multiplying, nothing covers the additions of columns scaled singly.
     if (c_.warps.pingpong && by_block_ && c_.scales.rows_b == 1) return false;
@@ -332,9 +168,8 @@ class TileShaper {
     if (merges_stages() || (has_weights(c_) && !c_.scales.promote)) c_.tile.k = 2 * atom_;
     if (!shape_convolution()) return false;
     c_.store.by_tma = stores_by_tma();
-    if (!direct_store_suffices(c_)) return false;
     c_.store.run_bytes = run_bytes();
-    if (!registers_suffice_for_inputs(c_)) return false;
+    if (!registers_suffice_to_store(c_)) return false;
     c_ = with_stages(c_, kMostStages, shared_memory());
     add_store_chunks();
     return c_.tile.stages >= kLeastStages;
@@ -347,21 +182,7 @@ class TileShaper {
     const uint32_t n = s_.tile_n;
     const bool of_eight_bits = !has_weights(c_) && (n == 80 || n == 96 || n == 144 || n == 176);
     const bool wanted = size_of(c_.operands.a) == 2 ? n != 176 : of_eight_bits;
-    return wanted && is_product(p_) && !gated(c_) && !c_.epilogue.has_c && !crowds(c_);
-  }
-
-  /// Whether there are registers for a slice beside the sum of those before it, and who takes the next one.
-  bool adds_in_turn() const {
-    const bool walks_tiles = c_.schedule.grouping != Grouping::k && c_.conv.kind == Conv::none;
-    const bool stores_two_waves = has_two_waves(c_) && !store_by_tma_fits(c_);  // by threads
-    // Beside partial tiles, nor are there any for the bookkeeping of shared loads.
-    const bool shares = c_.schedule.split != SplitKMode::none && sharers(c_) > 1;
-    const bool fewer = c_.epilogue.has_c || c_.operands.a == DType::f32 || stores_two_waves;
-    // A packed weight's elements take some, too.
-    const bool packed = has_weights(c_), few = has_two_waves(c_) || c_.schedule.split != SplitKMode::none;
-    const uint32_t most = packed && few ? 72 : crowds(c_) ? 80 : fewer || packed ? 88 : 96;
-    return walks_tiles && !shares && !c_.warps.pingpong && !c_.scales.promote && c_.warps.consumers < 3 &&
-           accumulators_per_thread(c_) <= most;
+    return wanted && (is_product(p_) || c_.conv.turned) && !gated(c_) && !c_.epilogue.has_c && !crowds(c_);
   }
 
   /// Threads put together what they gather of 16-bit elements, and fprop's filters beside it.
@@ -381,7 +202,7 @@ class TileShaper {
   bool merges_stages() const {
     const bool sliced = c_.schedule.split != SplitKMode::none || c_.schedule.in_turn;
     if (sliced && has_one_order(p_)) return false;
-    const bool one_tap = !c_.conv.gather && (!gathers_a(c_) || gathered_channels(p_.conv) % (2 * atom_) == 0);
+    const bool one_tap = !c_.conv.gather && (!has_rows_of_pixels(c_) || gathered_channels(p_.conv) % (2 * atom_) == 0);
     return !c_.scales.promote && (s_.tile_m + s_.tile_n) * 128 < 16384 * 5 / 4 && p_.k > int64_t(atom_) && one_tap;
   }
 

@@ -116,7 +116,6 @@ void run_block(uint32_t threads, const Kernel& kernel) {
 
 }  // namespace
 
-#pragma GCC diagnostic ignored "-Wunknown-pragmas"  // "unroll", which the host's compiler does not know
 #include "cleave/moe/rank.h"
 #include "cleave/route/choose.h"
 #include "cleave/route/logits.h"

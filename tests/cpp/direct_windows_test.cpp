@@ -2,13 +2,20 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "cleave/config/direct_work.h"
 #include "cleave/config/smem_plan.h"
 #include "cleave/conv/direct_conv.h"
 #include "conv_geometry.h"
+#include "expect_no_spills.h"
 #include "few_channels.h"
+#include "jit/source.h"
 #include "plan/catalogue/candidates.h"
 #include "plan/direct/choice.h"
 
@@ -21,8 +28,8 @@ TEST(DirectWindows, EachElementOfKIsWhatTheDefinitionSays) {
   for (int round = 0; round < 500; ++round) {
     ConvAxis height = draw_axis(random, 4), width = draw_axis(random, 4);
     width.dilation = 1;
-    const GemmProblem p = few_channels(random.number(1, 4), random.number(1, 150), height, width);
-    const auto choice = direct_choice(p);
+    const GemmProblem p = few_channels(random.number(1, 16), random.number(1, 150), height, width);
+    const auto choice = direct_choice(p, DirectMethod::windows);
     if (!choice) continue;
     ++served;
     SCOPED_TRACE(text(p.conv));
@@ -59,6 +66,80 @@ TEST(DirectWindows, EachElementOfKIsWhatTheDefinitionSays) {
   EXPECT_GT(served, 100);
 }
 
+TEST(DirectWindows, DataGradientsAreConvolutionsByFiltersTurnedRound) {
+  Random random(4);
+  int served = 0;
+  for (int round = 0; round < 500; ++round) {
+    const ConvAxis depth = round % 2 == 0 ? kNone : draw_axis(random, 1), height = draw_axis(random, 1);
+    ConvAxis width = draw_axis(random, 1);
+    width.dilation = 1;
+    const GemmProblem p = few_channels(random.number(1, 150), random.number(1, 16), height, width, Conv::dgrad, depth);
+    const auto choice = direct_choice(p, DirectMethod::windows);
+    if (!choice) continue;
+    ++served;
+    SCOPED_TRACE(text(p.conv));
+    const DirectShape shape = direct_shape(*choice);
+    EXPECT_EQ(shape.channels, uint32_t(p.conv.channels));
+    EXPECT_EQ(choice->config.direct.vector, uint32_t(p.conv.filters));
+    EXPECT_EQ(choice->config.direct.width.phase, uint32_t(std::abs(shape.pad[1]) * p.conv.filters % 2));
+    const DirectConfig& d = choice->config.direct;
+    for (const uint32_t i : {0u, 1u, 2u}) {
+      const DirectAxis& of = i == 0 ? d.depth : i == 1 ? d.height : d.width;
+      const int32_t pad = i == 0 ? shape.pad_depth : shape.pad[i - 1];
+      const uint32_t all = i == 0 ? shape.depths.divisor : shape.made[i - 1];
+      const uint32_t gathered = i == 0 ? shape.met_depth : shape.gathered[i - 1];
+      const ConvLayout line{.kind = p.conv.kind, .images = 1, .axes = {kNone, kNone, p.conv.axes[i]}};
+      std::map<std::pair<int64_t, int64_t>, int64_t> wanted;
+      for_each_meeting(line, [&](int64_t x, int64_t tap, int64_t y) { wanted[{x, tap}] = y; });
+      size_t met = 0;
+      for (uint32_t made = 0; made < all; ++made) {
+        for (uint32_t tap = 0; tap < of.taps; ++tap) {
+          const int32_t at = of.map(pad).at(made, tap);
+          if (!is_inside(at, gathered)) continue;
+          const auto found = wanted.find({made, of.taps - 1 - tap});
+          ASSERT_NE(found, wanted.end());
+          EXPECT_EQ(found->second, at);
+          ++met;
+        }
+      }
+      EXPECT_EQ(met, wanted.size());
+    }
+  }
+  EXPECT_GT(served, 100);
+}
+
+TEST(DirectWindows, AThreadsColumnsAreNeighbours) {
+  const ConvAxis axis{.size = 64, .filter = 3, .pad_begin = 1, .pad_end = 1};
+  for (const int64_t filters : {16, 24, 48, 64, 96}) {
+    const GemmConfig c = direct_choice(few_channels(3, filters, axis, axis), DirectMethod::windows)->config;
+    EXPECT_TRUE(deals_windows(c));
+    for (uint32_t first = 0; first < c.tile.n; first += 32) {
+      const uint32_t blocks = std::min(c.tile.n - first, 32u) / 8;
+      for (uint32_t thread = 0; thread < 4; ++thread) {
+        for (uint32_t i = 0; i < blocks * 2; ++i)  // as mma.sync deals columns: two of each block
+          EXPECT_EQ(window_filter_row(c, first + thread * blocks * 2 + i), first + i / 2 * 8 + thread * 2 + i % 2);
+      }
+    }
+  }
+  GemmProblem with_c = few_channels(3, 64, axis, axis);
+  with_c.has_c = true;
+  EXPECT_FALSE(deals_windows(direct_choice(with_c, DirectMethod::windows)->config));
+  EXPECT_FALSE(deals_windows(direct_choice(few_channels(3, 60, axis, axis), DirectMethod::windows)->config));
+}
+
+TEST(DirectWindows, SpillsNothing) {
+  const ConvAxis plain{.size = 64, .filter = 3, .pad_begin = 1, .pad_end = 1};
+  std::set<std::string> sources;
+  for (const int64_t filters : {3, 8, 12, 16}) {
+    const GemmProblem p = few_channels(320, filters, plain, plain, Conv::dgrad);
+    sources.insert(gemm_source(direct_choice(p, DirectMethod::windows)->config));
+  }
+  sources.insert(
+      gemm_source(direct_choice(few_channels(96, 3, plain, plain, Conv::dgrad, plain), DirectMethod::windows)->config));
+  EXPECT_EQ(sources.size(), 5u);
+  for (const char* arch : {"sm_80", "sm_90a"}) expect_no_spills(sources, arch, 128);
+}
+
 TEST(DirectWindows, WarpsHaveEachElementOfAFilter) {
   Random random(3);
   int served = 0;
@@ -67,7 +148,7 @@ TEST(DirectWindows, WarpsHaveEachElementOfAFilter) {
     width.dilation = 1;
     GemmProblem p = few_channels(random.number(1, 4), 8 * random.number(1, 20), height, width, Conv::wgrad);
     p.split_k_slices = random.number(0, 40);
-    const auto choice = direct_choice(p);
+    const auto choice = direct_choice(p, DirectMethod::windows);
     if (!choice) continue;
     ++served;
     SCOPED_TRACE(text(p.conv));
@@ -102,7 +183,8 @@ TEST(DirectWindows, IsChosenForFirstLayers) {
 
 TEST(DirectWindows, LeavesTheRest) {
   const ConvAxis axis{.size = 32, .filter = 3, .pad_begin = 1, .pad_end = 1};
-  ConvAxis odd = axis, dilated = axis, large = axis;
+  ConvAxis odd = axis, dilated = axis, large = axis, strided = axis;
+  strided.stride = 2;
   odd.size = 33;
   dilated.dilation = 2;
   large.filter = 20;
@@ -113,7 +195,11 @@ TEST(DirectWindows, LeavesTheRest) {
   EXPECT_FALSE(is_served(few_channels(3, 64, axis, odd)));
   EXPECT_TRUE(is_served(few_channels(4, 64, axis, odd)));
   EXPECT_FALSE(is_served(few_channels(3, 64, axis, dilated)));
-  EXPECT_FALSE(is_served(few_channels(5, 64, axis, axis)));
+  EXPECT_TRUE(is_served(few_channels(16, 320, axis, axis)));
+  EXPECT_FALSE(is_served(few_channels(17, 320, axis, axis)));
+  EXPECT_TRUE(is_served(few_channels(320, 3, axis, axis, Conv::dgrad)));
+  EXPECT_FALSE(is_served(few_channels(320, 3, axis, strided, Conv::dgrad)));
+  EXPECT_FALSE(is_served(few_channels(320, 3, axis, odd, Conv::dgrad)));
   EXPECT_FALSE(is_served(few_channels(4, 64, large, large)));
   // Sizes whose bytes of shared memory are beyond 32 bits.
   ConvAxis apart = axis, padded{.size = 2, .filter = 1 << 15, .pad_begin = 1 << 15, .pad_end = 1 << 15};

@@ -301,6 +301,7 @@ inline std::vector<EmitCase> emit_conv_cases() {
       {"wgrad", convolution(Conv::wgrad, f16, f16, 128, 128, 2)},
       {"wgrad_split", split(accumulated, SplitKMode::parallel, 8)},
       {"wgrad_half_lines", convolution(Conv::wgrad, f16, f16, 96, 128)},
+      {"wgrad_turned", convolution(Conv::wgrad, f16, f16, 960, 320)},
       {"wgrad_stem", convolution(Conv::wgrad, f16, f32, 8, 64, 2, 1, false, 7)},
       {"wgrad_rgb", by_kernel(KernelFamily::sm90, convolution(Conv::wgrad, f16, f32, 3, 64, 2, 1, false, 7))},
       {"wgrad_groups", convolution(Conv::wgrad, f16, f16, 32, 32, 1, 4)},
@@ -311,6 +312,7 @@ inline std::vector<EmitCase> emit_conv_cases() {
       {"dgrad_function", with_function(convolution(Conv::dgrad, bf16, bf16, 128, 128, 2))},
       {"dgrad_stem_function", with_function(convolution(Conv::dgrad, f16, f16, 8, 64, 2, 1, false, 4))},
       {"wgrad_function", with_function(convolution(Conv::wgrad, f16, f32, 128, 128, 2))},
+      {"wgrad_turned_function", with_function(convolution(Conv::wgrad, f16, f16, 960, 320))},
       {"wgrad_groups_function", with_function(convolution(Conv::wgrad, f16, f16, 32, 32, 1, 4))},
   };
 }

@@ -119,7 +119,9 @@ TEST(Groups, GarbageStaysInTheDimension) {
         const GroupRange range = group_range(p, g);
         ASSERT_LE(range.begin, range.end);
         ASSERT_LE(range.end, p.extent);
-        if (is_spaced(bounds)) ASSERT_EQ(range.begin % p.spacing, 0u);  // TMA relies on it
+        if (is_spaced(bounds)) {  // TMA relies on it
+          ASSERT_EQ(range.begin % p.spacing, 0u);
+        }
       }
     }
   }

@@ -88,7 +88,9 @@ TEST_F(KernelPackTest, ADamagedOneGivesNoWrongKernel) {
     damaged[i] = char(damaged[i] ^ 0x10);
     const KernelPack pack(write(damaged), library_);
     for (const CacheKey& key : {one_, two_}) {
-      if (const auto found = pack.load(key)) EXPECT_EQ(found->cubin, key.hex() == one_.hex() ? "1" : "22") << i;
+      if (const auto found = pack.load(key)) {
+        EXPECT_EQ(found->cubin, key.hex() == one_.hex() ? "1" : "22") << i;
+      }
     }
     EXPECT_FALSE(pack.load(three_)) << i;
   }

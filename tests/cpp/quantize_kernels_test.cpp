@@ -208,9 +208,10 @@ TEST(QuantizeLaunches, NormsDealRowsByTheirColumnsAlone) {
     ASSERT_EQ(cols % c.width, 0);
     ASSERT_LE(min_of(c.width * size_of(weight), 16u), p.norm.alignment);
     ASSERT_LE(min_of(c.width * size_of(p.residual.dtype), 16u), p.residual.alignment);
-    if (rows > 1)
+    if (rows > 1) {
       ASSERT_EQ(p.residual.stride_row * size_of(p.residual.dtype) % min_of(c.width * size_of(p.residual.dtype), 16u),
                 0u);
+    }
     const uint32_t team = c.lanes == 0 ? shape.block.x : c.lanes;
     const bool wide = size_of(x) + size_of(p.residual.dtype) + size_of(weight) * (p.norm.has_bias ? 2 : 1) > 8;
     const int64_t held = int64_t(team) * c.hold * c.width;

@@ -495,7 +495,7 @@ void expect_ranks_in_turn(Cases& cases) {
                                                                 x.table<grouping>());
       for (WorkTile work, turn; ranks[0].next(work);) {
         for (uint32_t rank = 0; rank < ranks.size(); ++rank) {
-          if (rank > 0) ASSERT_TRUE(ranks[rank].next(work));
+          ASSERT_TRUE(rank == 0 || ranks[rank].next(work));
           ASSERT_TRUE(alone.next(turn));
           ASSERT_EQ(std::tuple(turn.tile, turn.m, turn.n, turn.batch, turn.slice),
                     std::tuple(work.tile, work.m, work.n, work.batch, work.slice));

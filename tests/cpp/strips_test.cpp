@@ -11,6 +11,7 @@
 #include "cleave/config/loads.h"
 #include "cleave/config/smem_plan.h"
 #include "cleave/config/tma_box.h"
+#include "cleave/conv.h"
 #include "cleave/device.h"
 #include "cleave/memory/descriptor.h"
 #include "plan/catalogue/candidates.h"
@@ -69,6 +70,22 @@ TEST(Strips, AStageHasRoomForWholeOnesOrHalves) {
   }
 }
 
+TEST(Strips, FiltersOfDataGradientsMayBeHalfOfOne) {
+  const ConvAxis axis{.size = 20, .filter = 3, .pad_begin = 1, .pad_end = 1};
+  const ConvLayout conv{
+      .kind = Conv::dgrad, .images = 2, .channels = 32, .filters = 128, .axes = {ConvAxis{}, axis, axis}};
+  const GemmProblem gradient = implicit_gemm(conv, 1, DType::f16, DType::f16);
+  for (const char* kernel : {"sm90 64x32", "sm90 128x32", "sm90 128x32 parallel 2"}) {
+    const auto choice = choose(gradient, kernel);
+    ASSERT_TRUE(choice) << kernel;
+    EXPECT_EQ(stage_columns(choice->config), 32u);
+    EXPECT_EQ(line_bytes_of_b(choice->config), 64u);
+  }
+  EXPECT_FALSE(choose(gradient, "sm90 128x32 multicast 2x1")) << "none is left to share";
+  EXPECT_FALSE(choose(gradient, "sm90 128x16"));
+  EXPECT_FALSE(choose(bf16(Major::k, Major::mn), "sm90 128x32")) << "products have threads that copy narrow operands";
+}
+
 bool is_candidate(const GemmProblem& p, const std::string& kernel) {
   const std::vector<Choice> all = candidates(p, device_info(kPlanOnlyH200), Kernels::all);
   return std::ranges::any_of(all, [&](const Choice& choice) { return to_string(choice.spec) == kernel; });
@@ -110,7 +127,7 @@ void expect_columns_where_they_lie(uint32_t width) {
 
 TEST(Strips, TensorCoresReadColumnsWhereTheyLie) {
   for (const uint32_t width : {80, 112, 144, 176, 208, 240}) expect_columns_where_they_lie<128>(width);
-  for (const uint32_t width : {96, 160, 224}) expect_columns_where_they_lie<64>(width);
+  for (const uint32_t width : {32, 96, 160, 224}) expect_columns_where_they_lie<64>(width);
 }
 
 ProductTime time_of(int64_t columns, const char* kernel) {

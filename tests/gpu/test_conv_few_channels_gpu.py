@@ -24,6 +24,14 @@ FEW_CHANNELS = {
     "along a line": Convolution(4, 1, 16, (Axis(4000, 25, 5, 12, 12),)),
     "pixels beside a filter's": Convolution(2, 3, 48, (Axis(11, 2, 5, 1, 1), Axis(20, 2, 5, 1, 0))),
 }
+MORE_CHANNELS = {
+    "along three axes": Convolution(2, 3, 96, (Axis(5, 3, 1, 1, 1), Axis(30, 3, 1, 1, 1), Axis(38, 3, 1, 1, 1))),
+    "three axes, strides": Convolution(2, 2, 40, (Axis(6, 2, 2, 1, 0), Axis(19, 3, 2, 1, 1), Axis(23, 3, 1, 0, 0))),
+    "16 channels": Convolution(2, 16, 320, (Axis(33, 3, 1, 1, 1), Axis(34, 3, 1, 1, 1))),
+    "12 channels, stride 2": Convolution(2, 12, 96, (Axis(33, 3, 2, 1, 1), Axis(37, 3, 2, 1, 1))),
+    "8 channels": Convolution(3, 8, 200, (Axis(20, 5, 1, 2, 2), Axis(65, 5, 1, 2, 2))),
+    "5 channels": Convolution(2, 5, 72, (Axis(20, 3, 1, 1, 1), Axis(30, 3, 1, 1, 1))),
+}
 
 
 @pytest.mark.parametrize("mode", [{}, {"split_k_mode": "none"}, split("parallel", 3), split("parallel", 50)], ids=str)
@@ -45,12 +53,13 @@ def test_infinite_pixels_that_no_output_of_few_channels_meets() -> None:
     assert torch.equal(cleave.conv2d_wgrad(x, (16, 3, 3, 3), dy, stride=2, kernel="direct"), expected)
 
 
-@pytest.mark.parametrize("name", FEW_CHANNELS)
+@pytest.mark.parametrize("name", [*FEW_CHANNELS, *MORE_CHANNELS])
 def test_few_channels_by_the_direct_kernel(name: str) -> None:
+    of = (FEW_CHANNELS | MORE_CHANNELS)[name]
     for dtype in ("float16", "bfloat16"):
         for epilogue in ({}, {"has_c": True, "has_bias": True, "activation": "relu"}):
-            Case("fprop", FEW_CHANNELS[name], dtype, options={"kernel": "direct"}, **epilogue).check()
-    Case("fprop", FEW_CHANNELS[name], "bfloat16", out_dtype="float32", options={"kernel": "direct"}).check()
+            Case("fprop", of, dtype, options={"kernel": "direct"}, **epilogue).check()
+    Case("fprop", of, "bfloat16", out_dtype="float32", options={"kernel": "direct"}).check()
 
 
 @pytest.mark.parametrize("name", ["7x7 stride 2", "3x3", "one channel"])
@@ -89,6 +98,7 @@ GRADIENTS_OF_FEW_CHANNELS = {
     "along a line": Convolution(4, 1, 16, (Axis(4000, 25, 4, 12, 12),)),
     "pixels beside a filter's": Convolution(2, 3, 48, (Axis(11, 2, 3, 1, 1), Axis(20, 2, 3, 1, 0))),
     "stride above filter": Convolution(2, 5, 48, (Axis(11, 1, 2), Axis(20, 1, 3))),
+    "along three axes": Convolution(2, 3, 96, (Axis(5, 3, 1, 1, 1), Axis(30, 3, 2, 1, 1), Axis(38, 3, 1, 1, 1))),
 }
 
 

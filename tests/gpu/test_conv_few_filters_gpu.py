@@ -1,7 +1,8 @@
-"""Weight gradients of few filters on the GPU, by the direct kernel."""
+"""Convolutions of few filters on the GPU, and both gradients, by the direct kernels."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -57,5 +58,90 @@ def test_infinite_pixels_that_few_filters_meet(name: str, at: tuple[int, int], d
     }
     reached = marked.want() > 0
     assert reached.sum() < reached.numel()
+    assert not torch.isfinite(case.out[reached]).any()
+    assert torch.equal(case.out[~reached], finite[~reached])
+
+
+OF_STRIDE_1 = {
+    "3x3": Convolution(3, 128, 3, (Axis(70, 3, 1, 1, 1), Axis(52, 3, 1, 1, 1))),
+    "3x3, many lines": Convolution(2, 64, 3, (Axis(700, 3, 1, 1, 1), Axis(70, 3, 1, 1, 1))),
+    "four filters": Convolution(2, 320, 4, (Axis(64, 3, 1, 1, 1), Axis(63, 3, 1, 1, 1))),
+    "one filter": Convolution(2, 64, 1, (Axis(40, 7, 1, 3, 3), Axis(76, 7, 1, 3, 3))),
+    "seven filters, 5x4": Convolution(4, 72, 7, (Axis(41, 5, 1, 2, 2), Axis(63, 4, 1, 2, 2))),
+    "eight filters": Convolution(5, 512, 8, (Axis(31, 3, 1, 1, 1), Axis(33, 3, 1, 1, 1))),
+    "twelve filters": Convolution(2, 136, 12, (Axis(65, 3, 1, 1, 1), Axis(129, 3, 1, 1, 1))),
+    "sixteen filters": Convolution(2, 96, 16, (Axis(20, 3, 1, 1, 1), Axis(35, 3, 1, 1, 1))),
+    "dilated, padding of one side": Convolution(2, 64, 6, (Axis(30, 3, 1, 4, 0, 2), Axis(31, 5, 1, 0, 3))),
+    "padding above filter": Convolution(2, 80, 3, (Axis(5, 2, 1, 3, 4), Axis(8, 3, 1, 4, 4))),
+    "along a line": Convolution(4, 64, 2, (Axis(4000, 9, 1, 4, 4),)),
+    "along three axes": Convolution(2, 96, 3, (Axis(5, 3, 1, 1, 1), Axis(30, 3, 1, 1, 1), Axis(38, 3, 1, 1, 1))),
+    "causal, dilated": Convolution(3, 40, 4, (Axis(6, 3, 1, 4, 0, 2), Axis(19, 2, 1, 1, 0), Axis(22, 3, 1, 0, 1))),
+}
+
+
+@pytest.mark.parametrize("name", OF_STRIDE_1)
+@pytest.mark.parametrize("kind", ["fprop", "dgrad"])
+def test_few_filters_of_stride_1(kind: str, name: str) -> None:
+    for dtype in ("float16", "bfloat16"):
+        for epilogue in ({}, {"has_c": True, "has_bias": True, "activation": "relu"}, {"out_dtype": "float32"}):
+            Case(kind, OF_STRIDE_1[name], dtype, options={"kernel": "direct"}, **epilogue).check()
+
+
+OF_TWO_AXES = [name for name, of in OF_STRIDE_1.items() if len(of.axes) < 3]
+
+
+def by_windows(of: Convolution, slices: int) -> str:
+    """The kernel whose windows are of the outputs' gradients."""
+    columns = math.ceil(math.ceil(of.channels / math.ceil(of.channels / 64)) / 16) * 16
+    return f"direct 256x{columns}" + (f" parallel {slices}" if slices > 1 else "")
+
+
+@pytest.mark.parametrize("slices", [1, 2])
+@pytest.mark.parametrize("name", OF_TWO_AXES)
+def test_weight_gradients_by_windows_of_stride_1(name: str, slices: int) -> None:
+    of = OF_STRIDE_1[name]
+    for dtype in ("float16", "bfloat16"):
+        for more in ({}, {"has_c": True}, {"out_dtype": "float32"}):
+            Case("wgrad", of, dtype, **more).check_kernel(by_windows(of, slices))
+
+
+@pytest.mark.parametrize("at", [(0, 0), (1, 5), (-1, -1), (20, 18)], ids=str)
+@pytest.mark.parametrize("name", ["3x3", "seven filters, 5x4", "dilated, padding of one side"])
+def test_infinite_pixels_that_windows_of_stride_1_meet(name: str, at: tuple[int, int]) -> None:
+    """They reach the taps that meet them, and no other."""
+    of = OF_STRIDE_1[name]
+    case = Case("wgrad", of)
+    case.run_kernel(by_windows(of, 2))
+    finite = case.out.clone()
+    case.tensors["input"][0, 5, ..., at[0], at[1]] = float("inf")
+    case.run_kernel(by_windows(of, 2))
+    marked = Case("wgrad", of)
+    marked.tensors = {
+        key: (tensor == float("inf") if key == "input" else torch.ones_like(tensor)).half()
+        for key, tensor in case.tensors.items()
+    }
+    reached = marked.want() > 0
+    assert 0 < reached.sum() < reached.numel()
+    assert not torch.isfinite(case.out[reached]).any()
+    assert torch.equal(case.out[~reached], finite[~reached])
+
+
+@pytest.mark.parametrize("name", ["3x3", "one filter", "eight filters", "twelve filters"])
+@pytest.mark.parametrize("kind", ["fprop", "dgrad"])
+def test_infinity_beside_few_filters(kind: str, name: str) -> None:
+    """It reaches what meets it, and nothing else, though that is read together."""
+    case = Case(kind, OF_STRIDE_1[name], options={"kernel": "direct"})
+    case.run()
+    finite = case.out.clone()
+    gathered = "input" if kind == "fprop" else "output"
+    case.tensors[gathered][:, 0, 11, 13] = float("inf")
+    case.run()
+    marked = Case(kind, case.convolution)
+    marked.tensors = {
+        key: (tensor == float("inf") if key == gathered else torch.ones_like(tensor)).half()
+        for key, tensor in case.tensors.items()
+    }
+    reached = marked.want() > 0
+    assert 0 < reached.sum() < reached.numel()
     assert not torch.isfinite(case.out[reached]).any()
     assert torch.equal(case.out[~reached], finite[~reached])

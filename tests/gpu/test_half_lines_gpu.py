@@ -47,6 +47,26 @@ def test_every_tile_and_split(kind: str, tile: str) -> None:
     assert any(served) == ((kind, tile) != ("wgrad", "256x96 multicast 2x1"))
 
 
+HALF_STRIPS = {
+    "whole lines": Convolution(2, 32, 128, (Axis(13, 3, 1, 1, 1), Axis(17, 3, 1, 1, 1))),
+    "half lines, 3-D": Convolution(2, 32, 96, (Axis(4, 3, 1, 1, 1), Axis(9, 3, 1, 1, 1), Axis(14, 3, 1, 1, 1))),
+    "part of them": Convolution(3, 24, 136, (Axis(21, 3, 1, 1, 1), Axis(12, 3, 1, 1, 1))),
+    "classes": Convolution(2, 56, 224, (Axis(15, 3, 2, 2, 2, 2), Axis(18, 5, 3, 2, 1))),
+}
+
+
+@pytest.mark.parametrize("lines", ["", " half_lines"])
+@pytest.mark.parametrize("tile", ["64x32", "128x32", "128x32 multicast 1x2"])
+def test_filters_in_half_strips(tile: str, lines: str) -> None:
+    for split in SPLITS if "multicast" in tile else (*SPLITS, " cluster 2"):
+        served = [
+            serves(Case("dgrad", convolution, dtype, **more), f"sm90 {tile}{lines}{split}")
+            for convolution in HALF_STRIPS.values()
+            for dtype, more in (("float16", {}), ("bfloat16", {"has_c": True, "out_dtype": "float32"}))
+        ]
+        assert any(served)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_beside_c_and_a_bias(kind: str) -> None:
     other = {} if kind == "wgrad" else {"has_bias": True, "activation": "relu"}

@@ -101,6 +101,7 @@ struct ConvConfig {
   bool patches = false;         // those are the filters' columns as they lie, and one tap (fused_classes.h)
   bool gather = false;          // sm90: threads copy what TMA cannot gather (gather.h)
   bool batches_taps = false;    // wgrad by im2col: the batch are taps; else columns run over them
+  bool turned = false;          // wgrad by im2col: filters are columns of D^T, and the gathered pixels A
   bool half_lines = false;      // im2col: pixels come in lines of 64 bytes, each of a tap of its own (loads.h)
   bool fast_load = true;        // Division
   bool fast_store = true;
@@ -121,9 +122,10 @@ struct DirectConfig {
   uint32_t vector = 1;  // channels of a thread; windows: of a pixel
   uint32_t group = 1;   // channels, and filters, of a group; shift: those that are made, and tile.k are gathered
   uint32_t strips = 1;
+  bool turned = false;  // windows, wgrad: they are of the outputs' gradients, and the images' pixels lie beside them
   uint32_t pixels = 0;  // that shared memory has room for: shift, in a stage; pixels: all (direct_pixels.h), or none
   DirectAxis height, width;
-  DirectAxis depth;  // spread, wgrad
+  DirectAxis depth;  // spread, windows
 
   CLEAVE_HD friend constexpr bool operator==(const DirectConfig&, const DirectConfig&) = default;
 };

@@ -36,12 +36,17 @@ CLEAVE_HD constexpr uint32_t threads_beside(const GemmConfig& c) {
   return has_weights(c) ? 64 : 96;
 }
 
-/// Whether A's (or B's) rows are pixels of a tensor, each as often as a tap lands on it.
+/// Whether A (or B) are pixels of a tensor, each as often as a tap lands on it.
 CLEAVE_HD constexpr bool gathers_a(const GemmConfig& c) {
-  return gathers_a(c.conv.kind);
+  return gathers_a(c.conv.kind) || c.conv.turned;
 }
 CLEAVE_HD constexpr bool gathers_b(const GemmConfig& c) {
-  return c.conv.kind == Conv::wgrad;
+  return c.conv.kind == Conv::wgrad && !c.conv.turned;
+}
+
+/// Whether these pixels are rows of the product, and K its taps: else they are K.
+CLEAVE_HD constexpr bool has_rows_of_pixels(const GemmConfig& c) {
+  return gathers_a(c.conv.kind);
 }
 
 /// Whether threads of the Hopper kernel put together vectors of 16 bytes of what is aligned to less.
@@ -73,7 +78,7 @@ CLEAVE_HD constexpr uint32_t pixel_line(const GemmConfig& c) {
 
 /// K of a stage that one box of an operand has: where a k block has lines of several taps, a line's.
 CLEAVE_HD constexpr uint32_t box_depth(const GemmConfig& c) {
-  return c.conv.half_lines && gathers_a(c) ? pixel_line(c) : c.tile.k;
+  return c.conv.half_lines && has_rows_of_pixels(c) ? pixel_line(c) : c.tile.k;
 }
 
 /// Columns of B that a stage has room for. TMA brings a B that is contiguous along N in strips of a swizzle atom, or of

@@ -85,8 +85,9 @@ struct DirectShape {
   uint32_t lines = 0;
   uint32_t tiles = 0;      // windows, whose CTAs go from tile to tile: the numbers that `locate` takes
   uint32_t cells[2] = {};  // spread, shift: of a tile (config/direct_*.h), down and along a line
-  // spread, wgrad: what there is of images with depth, whose gathered planes are tiles' images.
-  uint32_t made_depth = 1;
+  // spread, windows: images with depth, whose planes are tiles' images, made ones or (wgrad) gathered ones, of `depths`
+  // each; they meet others, of `met_depth`.
+  uint32_t met_depth = 1;
   int32_t pad_depth = 0;
   FastDivmod depths;
   uint32_t images = 0;    // shift: of all tiles, and

@@ -5,7 +5,7 @@
 //                  B: the filters' matrix of that tap; the taps are its map's batch
 //   wgrad          a k block is tile_k pixels. A: dy, a matrix. B: those pixels, strip by strip of the
 //                  columns, which are channels of the taps (or, where a tap is no whole number of
-//                  strips, of one tap: the batch's entry), each moved to its tap
+//                  strips, of one tap: the batch's entry), each moved to its tap. Turned, A and B change places
 //   half lines     a k block (wgrad: the columns) are lines of half a swizzle atom, each at its own tap, so that taps
 //                  follow each other without a gap where their channels are so many lines
 //
@@ -30,22 +30,22 @@ class Im2colLoader {
     const uint32_t of = k_blocks_ == 0 ? 0 : work.conv_class;
     class_ = p_.classes + of;
     map_ = &p_.maps[of].gathered;
-    if constexpr (gathers_a(C)) {
+    if constexpr (has_rows_of_pixels(C)) {
       constexpr uint32_t kRows = C.tile.m / C.cluster.multicast_n;
       const uint32_t row = m0 + (C.cluster.multicast_n == 1 ? 0 : sharing_.share_rank * kRows);
       go_to(k_blocks_ == 0 ? 0 : row);
     } else {
-      first_strip_ = C.cluster.multicast_m == 1 ? 0 : sharing_.share_rank * kStrips;
+      first_strip_ = kSharers == 1 ? 0 : sharing_.share_rank * kStrips;
       CLEAVE_UNROLL
       for (uint32_t i = 0; i < kStrips; ++i) strips_[i] = find_strip(work, first_strip_ + i);
     }
   }
 
   CLEAVE_DEVICE void load(const WorkTile& work, uint32_t block, uint32_t a, uint32_t b, uint32_t barrier) {
-    if constexpr (gathers_a(C) && C.conv.half_lines) {
+    if constexpr (has_rows_of_pixels(C) && C.conv.half_lines) {
       CLEAVE_UNROLL
       for (uint32_t i = 0; i < kLines; ++i) load_line(work, block * kLines + i, i, a, b, barrier);
-    } else if constexpr (gathers_a(C)) {
+    } else if constexpr (has_rows_of_pixels(C)) {
       const uint32_t channel = gather_a(work, block, a, barrier);
       const bool exists = block < k_blocks_;
       // Groups are rows of the filters' matrix further on: of N in fprop, of K in dgrad.
@@ -56,12 +56,18 @@ class Im2colLoader {
           exists ? class_->filter_tap(tap_) : kNowhere, sharing_);
     } else {
       const uint32_t k0 = block * C.tile.k;
-      load_operand<C, C.operands.a_major, C.tile.m, C.cluster.multicast_n>(&p_.map_a, a, barrier, m0_, k0, work,
-                                                                           work.batch * p_.batched_a, sharing_);
+      if constexpr (C.conv.turned) {
+        load_operand<C, C.operands.b_major, stage_columns(C), C.cluster.multicast_m>(
+            &p_.map_b, b, barrier, n0_, k0, work, work.batch * p_.batched_b, sharing_);
+      } else {
+        load_operand<C, C.operands.a_major, C.tile.m, C.cluster.multicast_n>(&p_.map_a, a, barrier, m0_, k0, work,
+                                                                             work.batch * p_.batched_a, sharing_);
+      }
       go_to(k0);
+      const uint32_t gathered = C.conv.turned ? a : b;
       CLEAVE_UNROLL
       for (uint32_t i = 0; i < kStrips; ++i)
-        load_box<C.cluster.multicast_m>(b + (first_strip_ + i) * C.tile.k * kLineBytes, barrier, strips_[i]);
+        load_box<kSharers>(gathered + (first_strip_ + i) * C.tile.k * kLineBytes, barrier, strips_[i]);
     }
   }
 
@@ -85,7 +91,10 @@ class Im2colLoader {
  private:
   static constexpr uint32_t kAtom = pixel_line(C), kLineBytes = kAtom * size_of(C.operands.a);
   static constexpr uint32_t kLines = C.tile.k / kAtom;
-  static constexpr uint32_t kStrips = gathers_b(C) ? C.tile.n / C.cluster.multicast_m / kAtom : 1;  // wgrad
+  // wgrad: the gathered operand's strips, and who shares them.
+  static constexpr uint32_t kSharers = C.conv.turned ? C.cluster.multicast_n : C.cluster.multicast_m;
+  static constexpr uint32_t kColumns = C.conv.turned ? C.tile.m : C.tile.n;
+  static constexpr uint32_t kStrips = has_rows_of_pixels(C) ? 1 : kColumns / kSharers / kAtom;
 
   /// One line of channels, of one tap.
   struct Strip {
@@ -118,9 +127,9 @@ class Im2colLoader {
         sharing_);
   }
 
-  /// Strip `i` of wgrad's columns.
+  /// Strip `i` of wgrad's taps and channels.
   CLEAVE_DEVICE Strip find_strip(const WorkTile& work, uint32_t i) const {
-    const uint32_t column = n0_ + i * kAtom;
+    const uint32_t column = (C.conv.turned ? m0_ : n0_) + i * kAtom;
     const Quotient tap =
         C.conv.batches_taps ? Quotient{work.batch, column} : divide<C.conv.fast_load>(p_.per_tap, column);
     const uint32_t channel = C.conv.batches_taps ? tap.rest : tap.rest + work.batch * p_.channels;

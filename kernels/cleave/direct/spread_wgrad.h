@@ -138,11 +138,11 @@ class DirectSpreadWgrad {
     uint32_t image, depth;
     p_.shape.depths.divmod(at.image, image, depth);
     tile.depth = int32_t(depth) + p_.shape.pad_depth;
-    tile.outputs = image * p_.shape.made_depth;
+    tile.outputs = image * p_.shape.met_depth;
     const auto inside = [](DirectAxis axis, int32_t first, uint32_t more, uint32_t outputs) {
       return first >= int32_t(tap_reach(axis)) && first + int32_t(more) < int32_t(outputs);
     };
-    tile.whole = !kHasGaps && inside(kDepth, tile.depth, 0, p_.shape.made_depth) &&
+    tile.whole = !kHasGaps && inside(kDepth, tile.depth, 0, p_.shape.met_depth) &&
                  inside(kDown, int32_t(tile.y) + p_.shape.pad[0], kLines * 2 - 1, p_.shape.made[0]) &&
                  inside(kAcross, int32_t(tile.x) + p_.shape.pad[1], kWidth - 1, p_.shape.made[1]);
     return tile;
@@ -184,7 +184,7 @@ class DirectSpreadWgrad {
     for (uint32_t i = 0; i < kAtOnce; ++i) {
       const uint32_t number = word_number(round, i);
       const TapWord word = tap_word(C, number);
-      const int32_t z = output_at(kDepth, tile.depth - int32_t(word.tap * kDepth.dilation), p_.shape.made_depth);
+      const int32_t z = output_at(kDepth, tile.depth - int32_t(word.tap * kDepth.dilation), p_.shape.met_depth);
       const int32_t x = output_at(
           kAcross, int32_t(tile.x + word.column) + p_.shape.pad[1] - int32_t(tap_reach(kAcross)), p_.shape.made[1]);
       const uint32_t filter = filter0() + word.filter;

@@ -15,20 +15,24 @@ template <GemmConfig C>
 CLEAVE_DEVICE void load_window_lines(const DirectShape& shape, const OperandParams& images, const DirectTile& tile,
                                      uint32_t stage) {
   constexpr DirectConfig D = C.direct;
-  constexpr uint32_t kWords = window_words(C);
+  constexpr uint32_t kWords = window_words(C), kPiece = window_piece(D) / 4, kLines = window_lines(C);
   const int32_t y0 = D.height.map(shape.pad[0]).first(tile.row * window_rows(C));
   const int32_t word0 = window_first_word(D, tile.column * D.strips * kWindowStrip, shape.pad[1]);
   const uint32_t words = shape.gathered[1] * D.vector / 2;
-  const auto* const image = static_cast<const uint32_t*>(images.data) + int64_t(tile.image) * shape.gathered[0] * words;
-  for (uint32_t line = threadIdx.x / 32; line < window_lines(C); line += kDirectThreads / 32) {
-    const int32_t y = y0 + int32_t(line);
-    const bool exists = is_inside(y, shape.gathered[0]);
-    const uint32_t* const from = image + int64_t(exists ? y : 0) * words;
+  uint32_t image, plane;
+  shape.depths.divmod(tile.image, image, plane);
+  const int32_t z0 = D.depth.map(shape.pad_depth).first(plane);
+  for (uint32_t line = threadIdx.x / 32; line < D.depth.taps * kLines; line += kDirectThreads / 32) {
+    const uint32_t tap = D.depth.taps == 1 ? 0 : line / kLines;
+    const int32_t z = z0 + int32_t(tap * D.depth.dilation), y = y0 + int32_t(line - tap * kLines);
+    const bool exists = is_inside(z, shape.met_depth) && is_inside(y, shape.gathered[0]);
+    const int64_t lines = (int64_t(image) * shape.met_depth + z) * shape.gathered[0] + y;
+    const uint32_t* const from = static_cast<const uint32_t*>(images.data) + (exists ? lines : 0) * words;
 #pragma unroll 4
-    for (uint32_t i = threadIdx.x % 32; i < kWords; i += 32) {
+    for (uint32_t i = threadIdx.x % 32 * kPiece; i < kWords; i += 32 * kPiece) {
       const uint32_t word = uint32_t(word0 + int32_t(i));
       const bool inside = exists && word < words;
-      ptx::copy_async<4>(stage + (line * kWords + i) * 4, from + (inside ? word : 0), inside ? 4 : 0);
+      ptx::copy_async<kPiece * 4>(stage + (line * kWords + i) * 4, from + (inside ? word : 0), inside ? kPiece * 4 : 0);
     }
   }
 }

@@ -1,5 +1,6 @@
 // Weight gradients of few channels by tensor cores (sm_80 and later), as direct/windows.h has the outputs: windows
-// of the images' lines, this time as columns of pixels, times the outputs' gradients.
+// of the images' lines, this time as columns of pixels, times the outputs' gradients. Those of few filters, of stride 1,
+// are the same, turned: windows of the outputs' gradients, taps counted from the last, times the images' pixels.
 //
 // Roles      all warps copy, then multiply: of warps.m x warps.k, those of one m have the same elements of the filters;
 //            k of them take turns at steps of 16 outputs of a line
@@ -14,6 +15,7 @@
 #include "cleave/direct/window_lines.h"
 #include "cleave/epilogue/store_sum.h"
 #include "cleave/ptx/mma_sync.h"
+#include "cleave/ptx/packed_16.h"
 #include "cleave/ptx/shared.h"
 #include "cleave/split_k/slice_sums.h"
 
@@ -29,6 +31,7 @@ class DirectWindowsWgrad {
   static constexpr uint32_t kStageBytes = kGradients + C.tile.m * kPixelBytes;
   static constexpr uint32_t kRowBlocks = window_row_blocks(C), kColBlocks = C.tile.n / 8;
   static constexpr uint32_t kFilter = window_filter_elements(D), kMade = direct_made(C);
+  static constexpr bool kTurned = D.turned;
   static_assert(size_of(kType) == 2 && C.warps.m * C.warps.k * 32 == kDirectThreads && kColBlocks % 2 == 0);
 
  public:
@@ -71,10 +74,11 @@ class DirectWindowsWgrad {
   CLEAVE_DEVICE void load(uint32_t cta, uint32_t stage) const {
     if (cta < p_.shape.tiles) {
       const DirectTile tile = locate(p_.shape, cta);
-      load_window_lines<C>(p_.shape, p_.b, tile, stage);
+      load_window_lines<C>(p_.shape, kTurned ? p_.a : p_.b, tile, stage);
       constexpr uint32_t kPieces = C.tile.n / 8;
       const uint32_t filter0 = block_ * C.tile.n;
-      const auto* const gradients = static_cast<const uint16_t*>(p_.a.data);
+      const OperandParams& beside = kTurned ? p_.b : p_.a;
+      const auto* const gradients = static_cast<const uint16_t*>(beside.data);
 #pragma unroll 4
       for (uint32_t i = threadIdx.x; i < C.tile.m * kPieces; i += kDirectThreads) {
         const uint32_t pixel = i / kPieces, filter = filter0 + i % kPieces * 8;
@@ -84,7 +88,7 @@ class DirectWindowsWgrad {
         const int64_t at = pixel_number(int64_t(tile.image), line, column, p_.shape.made);
         const uint32_t bytes = exists ? min_of(p_.shape.channels - filter, 8u) * 2 : 0;
         ptx::copy_async<16>(stage + kGradients + pixel * kPixelBytes + i % kPieces * 16,
-                            gradients + (exists ? at * p_.a.stride + filter : 0), bytes);
+                            gradients + (exists ? at * beside.stride + filter : 0), bytes);
       }
     }
     ptx::copy_async_commit();
@@ -93,6 +97,7 @@ class DirectWindowsWgrad {
   CLEAVE_DEVICE void multiply(const DirectTile& at, uint32_t stage, float (&sums)[kRowBlocks][kColBlocks][4]) const {
     const uint32_t lines = p_.shape.made[0] - at.row * window_rows(C);  // that are left,
     const uint32_t columns = p_.shape.made[1] - at.column * kWidth;     // and outputs of each
+    const bool whole = !kTurned || is_whole(at);
     const uint32_t gradients = stage + kGradients + (lane_ / 8 % 2 * 8 + lane_ % 8) * kPixelBytes + lane_ / 16 * 16;
     for (uint32_t step = threadIdx.x / 32 / C.warps.m; step < kSteps; step += C.warps.k) {
       const uint32_t row = step * 16 / kWidth, column = step * 16 % kWidth;
@@ -116,11 +121,68 @@ class DirectWindowsWgrad {
       CLEAVE_UNROLL
       for (uint32_t j = 0; j < kColBlocks / 2; ++j)
         ptx::ldmatrix<true>(gradients + step * 16 * kPixelBytes + j * 32, cols[j]);
+      if (kTurned && !whole && is_infinite(cols)) {
+        multiply_apart(at.row * window_rows(C) + row, at.column * kWidth + column, rows, cols, sums);
+        continue;
+      }
       CLEAVE_UNROLL
       for (uint32_t i = 0; i < kRowBlocks; ++i) {
         CLEAVE_UNROLL
         for (uint32_t j = 0; j < kColBlocks; ++j)
           ptx::mma<kType, kType>(sums[i][j], rows[i], cols[j / 2][j % 2 * 2], cols[j / 2][j % 2 * 2 + 1]);
+      }
+    }
+  }
+
+  /// Whether all the tile's pixels meet an output at each tap.
+  CLEAVE_DEVICE bool is_whole(const DirectTile& at) const {
+    const auto inside = [](int32_t first, uint32_t size, uint32_t outputs) {
+      return first >= 0 && first + int32_t(size) <= int32_t(outputs);
+    };
+    const int32_t y = D.height.map(p_.shape.pad[0]).first(at.row * window_rows(C));
+    const int32_t x = D.width.map(p_.shape.pad[1]).first(at.column * kWidth);
+    return inside(y, window_lines(C), p_.shape.gathered[0]) &&
+           inside(x, kWidth + D.width.taps - 1, p_.shape.gathered[1]);
+  }
+
+  /// Whether some of the pixels that lie beside the windows are not finite: times zero they are no zeros.
+  CLEAVE_DEVICE static bool is_infinite(const uint32_t (&cols)[kColBlocks / 2][4]) {
+    uint32_t zeros = 0;
+    CLEAVE_UNROLL
+    for (uint32_t i = 0; i < kColBlocks * 2; ++i) zeros = ptx::multiply_add_pair<kType>(cols[i / 4][i % 4], 0, zeros);
+    return __any_sync(0xffffffff, (zeros & 0x7fff7fff) != 0);
+  }
+
+  /// Row by row of the windows' elements, each with the pixels that meet an output there. `line`, `column`: the first
+  /// pixel.
+  CLEAVE_DEVICE void multiply_apart(uint32_t line, uint32_t column, const uint32_t (&rows)[kRowBlocks][4],
+                                    const uint32_t (&cols)[kColBlocks / 2][4],
+                                    float (&sums)[kRowBlocks][kColBlocks][4]) const {
+    CLEAVE_UNROLL
+    for (uint32_t i = 0; i < kRowBlocks; ++i) {
+      CLEAVE_NO_UNROLL
+      for (uint32_t row = 0; row < 16; ++row) {
+        const uint32_t k = (threadIdx.x / 32 % C.warps.m * kRowBlocks + i) * 16 + row;
+        const int32_t y = D.height.map(p_.shape.pad[0]).at(line, k / kRun);
+        const uint32_t tap = (k % kRun - D.width.phase) / D.vector;  // of nobody's elements, any
+        uint32_t exist[2] = {};
+        CLEAVE_UNROLL
+        for (uint32_t j = 0; j < 4; ++j) {
+          const int32_t x = D.width.map(p_.shape.pad[1]).at(column + lane_ % 4 * 2 + j / 2 * 8 + j % 2, tap);
+          if (is_inside(y, p_.shape.gathered[0]) && is_inside(x, p_.shape.gathered[1]))
+            exist[j / 2] |= j % 2 == 0 ? 0x0000ffffu : 0xffff0000u;
+        }
+        CLEAVE_UNROLL
+        for (uint32_t j = 0; j < kColBlocks; ++j) {
+          float added[4];
+          CLEAVE_UNROLL
+          for (uint32_t n = 0; n < 4; ++n) added[n] = sums[i][j][n];
+          ptx::mma<kType, kType>(added, rows[i], cols[j / 2][j % 2 * 2] & exist[0],
+                                 cols[j / 2][j % 2 * 2 + 1] & exist[1]);
+          CLEAVE_UNROLL
+          for (uint32_t n = 0; n < 4; ++n)
+            if (lane_ / 4 + n / 2 * 8 == row) sums[i][j][n] = added[n];
+        }
       }
     }
   }
@@ -152,7 +214,13 @@ class DirectWindowsWgrad {
 
   CLEAVE_DEVICE void store(uint32_t i, float sum) const {
     const uint32_t filter = block_ * C.tile.n + i / kFilter, column = i % kFilter;
-    if (filter < p_.shape.channels) store_sum<C>(p_.epilogue, filter, column, sum);
+    if (filter >= p_.shape.channels) return;
+    if constexpr (kTurned) {
+      const uint32_t tap = D.height.taps * D.width.taps - 1 - column / D.vector;
+      store_sum<C>(p_.epilogue, column % D.vector, tap * p_.shape.channels + filter, sum);
+    } else {
+      store_sum<C>(p_.epilogue, filter, column, sum);
+    }
   }
 
   const Params<C>& p_;

@@ -8,11 +8,11 @@
 
 namespace cleave {
 
-/// Channels of a thread, `direct.vector` of them; pixel by pixel.
-template <GemmConfig C>
+/// `kVector` channels of a thread, pixel by pixel.
+template <GemmConfig C, uint32_t kVector = C.direct.vector>
 class PixelStore {
-  static constexpr uint32_t kVector = C.direct.vector;
-  static constexpr uint32_t kAtOnce = C.store.run_bytes > 0 ? C.store.run_bytes / size_of(C.epilogue.d) : kVector;
+  static constexpr uint32_t kRun = C.store.run_bytes / size_of(C.epilogue.d);
+  static constexpr uint32_t kAtOnce = kRun > 0 ? min_of(kRun, kVector) : kVector;
   static constexpr FunctionConfig kFunction = C.epilogue.function;
   static_assert(kVector % kAtOnce == 0);
 

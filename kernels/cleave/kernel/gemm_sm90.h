@@ -223,7 +223,7 @@ using Mainloop = Either<has_weights(C), WeightMainloop<C>, WgmmaMainloop<C>>;
 template <GemmConfig C>
 CLEAVE_DEVICE void add_slices_in_turn(const Params<C>& p, CtaScheduler<C>& scheduler, WorkTile& work,
                                       const Tile<C>& tile, Mainloop<C>& mainloop, Sums<C>& sums) {
-#pragma unroll 1
+  CLEAVE_NO_UNROLL
   for (uint32_t slice = 1; slice < p.schedule.slices_per_cluster; ++slice) {
     scheduler.next(work);
     Sums<C> added;

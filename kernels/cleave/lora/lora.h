@@ -54,7 +54,7 @@ class LoraWarp {
     const auto x = static_cast<const uint16_t*>(p_.x);
     const auto a = static_cast<const uint16_t*>(p_.a) + tile_.group * p_.a_adapter_stride;
     float made[kRowBlocks][kRankBlocks][4] = {};
-#pragma unroll 1
+    CLEAVE_NO_UNROLL
     for (uint32_t k = begin + warp_ * kAhead * kLoraStrip; k < end; k += C.warps * kAhead * kLoraStrip) {
       uint32_t of_x[kAhead][kRowBlocks][2][4], of_a[kAhead][kRankBlocks][4];
       CLEAVE_UNROLL

@@ -38,7 +38,7 @@ CLEAVE_DEVICE RowTile find_row_tile(const GroupParams& p, uint32_t step, uint32_
   const uint32_t most = most_group_steps(Grouping::m, p.extent, p.count, step);
   const uint32_t lane = threadIdx.x % 32;
   uint32_t before = 0;
-#pragma unroll 1
+  CLEAVE_NO_UNROLL
   for (uint32_t first = 0; first < p.count; first += 32 * kOfLane) {
     const uint32_t own = first + lane * kOfLane;
     GroupRange ranges[kOfLane];

@@ -42,13 +42,13 @@ class GroupMaps {
     constexpr uint32_t kElement = size_of(C.operands.a), kVectors = sizeof(TensorMap) / 16;
     const auto from = reinterpret_cast<const uint32_t (*)[4]>(&of_launch);
     // The walk leaves few registers: loops stay loops.
-#pragma unroll 1
+    CLEAVE_NO_UNROLL
     for (uint32_t i = 0; i < kVectors; ++i) ptx::store_shared_128(scratch + i * 16, from[i]);
     const int64_t before = int64_t(range.begin) * rows;
     ptx::replace_address(scratch, static_cast<const char*>(data) + before * kElement);
     ptx::replace_line_size(scratch, range.size());
     ptx::replace_line_stride(scratch, uint64_t(group_room(p_.groups, range)) * kElement);
-#pragma unroll 1
+    CLEAVE_NO_UNROLL
     for (uint32_t i = 0; i < kVectors; ++i) {
       uint32_t words[4];
       ptx::load_shared_128(scratch + i * 16, words);

@@ -167,7 +167,7 @@ struct WgmmaMainloop {
   }
 
   CLEAVE_DEVICE void skip(const WorkTile& work) {
-#pragma unroll 1
+    CLEAVE_NO_UNROLL
     for (uint32_t block = 0; block < work.k_count; ++block) {
       ptx::mbarrier_wait(full + state.stage * 8, state.parity);
       release(state.stage);

@@ -146,7 +146,7 @@ CLEAVE_DEVICE void fold(const FoldParams& p) {
   constexpr uint32_t kAhead = fold_ahead(C);
   const float inverse = C.has_scale_d ? 1.0f / *p.scale_d : 1.0f;
   const uint32_t step = gridDim.x * kFoldThreads;
-#pragma unroll 1
+  CLEAVE_NO_UNROLL
   for (uint32_t first = blockIdx.x * kFoldThreads + threadIdx.x; first < p.pieces; first += kAhead * step) {
     FoldPiece<C> pieces[kAhead];
     CLEAVE_UNROLL

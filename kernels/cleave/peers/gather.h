@@ -30,7 +30,7 @@ CLEAVE_DEVICE void gather(const GatherParams& p) {
   ptx::grid_dependency_wait();
   if (p.meeting.size > 1 && !meet(p.meeting)) return;
   const uint32_t step = gridDim.x * C.threads;
-#pragma unroll 1
+  CLEAVE_NO_UNROLL
   for (uint32_t first = blockIdx.x * C.threads + threadIdx.x; first < p.pieces; first += kAhead * step) {
     Piece pieces[kAhead];
     uint32_t places[kAhead];

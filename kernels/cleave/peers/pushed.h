@@ -58,7 +58,7 @@ CLEAVE_DEVICE bool exchange(const Place& place, const PushedVector (&own)[Pieces
   const Meeting& first = place.meeting(0);
   const MeetingParams& p = first.p;
   if (place.was_broken()) return false;
-#pragma unroll 1
+  CLEAVE_NO_UNROLL
   for (uint32_t step = 1; step < Ranks; ++step) {
     const uint32_t next = p.rank + step, peer = next < Ranks ? next : next - Ranks;
     CLEAVE_UNROLL

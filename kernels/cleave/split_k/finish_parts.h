@@ -65,7 +65,7 @@ CLEAVE_DEVICE void finish_blocks(EpilogueOp<C, GlobalBroadcast<C>>& op, const fl
   for (uint32_t i = 0; i < Loads::kBlocks; ++i)
     if (i < count) op.fetch_all(blocks[i], inputs[i]);
   if constexpr (kAhead > 0) add();
-#pragma unroll 1
+  CLEAVE_NO_UNROLL
   for (uint32_t first = kAhead; first < slices; first += Loads::kSlices) {
     load(first);
     add();
@@ -79,7 +79,7 @@ CLEAVE_DEVICE void finish_blocks(EpilogueOp<C, GlobalBroadcast<C>>& op, const fl
 template <GemmConfig C, class Loads>
 CLEAVE_DEVICE void finish_single_blocks(const GemmParams& p, EpilogueOp<C, GlobalBroadcast<C>>& op,
                                         const float4* partials, uint32_t first, uint32_t step) {
-#pragma unroll 1
+  CLEAVE_NO_UNROLL
   for (uint32_t part = first; part < TileParts<C>::kCount; part += step * Loads::kBlocks) {
     uint32_t blocks[Loads::kBlocks], count = 0;
     CLEAVE_UNROLL
@@ -112,7 +112,7 @@ CLEAVE_DEVICE void finish_parts(const GemmParams& p, EpilogueOp<C, GlobalBroadca
       finish_single_blocks<C, Many>(p, op, partials, first, step);
     }
   } else {
-#pragma unroll 1
+    CLEAVE_NO_UNROLL
     for (uint32_t part = first; part < TileParts<C>::kCount; part += step) {
       PartStore<C, GlobalBroadcast<C>> store(p, op, part);
       CLEAVE_UNROLL

@@ -24,7 +24,7 @@ CLEAVE_DEVICE uint32_t arrive_and_linger(uint64_t* address, uint32_t slice, uint
   }
   ptx::add_release(address, FixupWord::arrival(slice, true));
   FixupWord seen;
-#pragma unroll 1
+  CLEAVE_NO_UNROLL
   for (uint32_t i = 0; i < kLingerLooks && !seen.complete(slices); ++i) seen = {ptx::load_acquire(address)};
   while (!seen.complete(slices)) {
     const FixupWord found{ptx::compare_exchange_acquire(address, seen.bits, seen.without(slice).bits)};
@@ -60,7 +60,7 @@ CLEAVE_DEVICE void reduce_parallel(const GemmParams& p, const WorkTile& work, ui
   if (stays && thread == 0) left = {ptx::add_relaxed(word, FixupWord::kOne)};
   GlobalBroadcast<C> broadcast(p, tile);
   EpilogueOp<C, GlobalBroadcast<C>> op(p, tile, broadcast);
-#pragma unroll 1
+  CLEAVE_NO_UNROLL
   for (uint32_t rest = mine; rest != 0; rest &= rest - 1)
     finish_parts<C>(p, op, number, __ffs(int(rest)) - 1, count, thread);
   op.done();

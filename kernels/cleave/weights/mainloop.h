@@ -114,7 +114,7 @@ struct WeightMainloop {
     Loaded loaded;
     if constexpr (kLoadsAhead) load(work, 0, state, loaded);
     uint32_t previous = 0;
-#pragma unroll 1
+    CLEAVE_NO_UNROLL
     for (uint32_t i = 0; i < work.k_count; ++i) {
       const auto here = state;
       state.advance();
@@ -157,7 +157,7 @@ struct WeightMainloop {
     Loaded loaded;
     if constexpr (kLoadsAhead) load(work, 0, state, loaded);
     uint32_t previous = 0;
-#pragma unroll 1
+    CLEAVE_NO_UNROLL
     for (uint32_t i = 0; i < work.k_count; ++i) {
       const auto here = state;
       state.advance();

@@ -74,6 +74,14 @@ constexpr Spec kSm90ProductTiles[] = {
 // Where M are 64 filters, and N channels of taps: a third less to fetch than in tiles of 64 x 128.
 constexpr Spec kSm90GradientTiles[] = {{.tile_m = 64, .tile_n = 192}};
 
+// Of D^T, for numbers of filters that tiles of 128 rows do not divide: 160 and 320 of them, or 96.
+constexpr Spec kSm90TurnedTiles[] = {
+    {.transposed = true, .tile_m = 128, .tile_n = 80},  {.transposed = true, .tile_m = 192, .tile_n = 80},
+    {.transposed = true, .tile_m = 192, .tile_n = 96},  {.transposed = true, .tile_m = 192, .tile_n = 160},
+    {.transposed = true, .tile_m = 256, .tile_n = 80},  {.transposed = true, .tile_m = 256, .tile_n = 96},
+    {.transposed = true, .tile_m = 256, .tile_n = 160},
+};
+
 // Where pixels come in half lines, since they have 96 channels: so have what they make.
 constexpr Spec kSm90HalfLineTiles[] = {{.tile_m = 256, .tile_n = 96}};
 
@@ -121,8 +129,14 @@ bool worth_multicast(const Spec& tile) {
 std::vector<Spec> tiles(const GemmProblem& problem) {
   std::vector<Spec> specs = tiles(problem.kernel, is_product(problem));
   const bool sm90 = problem.kernel == KernelFamily::automatic || problem.kernel == KernelFamily::sm90;
-  if (problem.conv.kind == Conv::wgrad && sm90)
+  if (problem.conv.kind == Conv::wgrad && sm90) {
     specs.insert(specs.end(), std::begin(kSm90GradientTiles), std::end(kSm90GradientTiles));
+    for (Spec tile : kSm90TurnedTiles) {
+      specs.push_back(tile);
+      tile.multicast_m = 2;
+      specs.push_back(tile);
+    }
+  }
   if (sm90 && may_halve_lines(problem, {.half_lines = true}))
     for (const Spec& tile : kSm90HalfLineTiles) add_sharings(specs, tile);
   // A low-rank adapter's first product has one column of tiles: four pairs of a tile took 5 to 8 % longer in step.
@@ -152,6 +166,7 @@ bool is_tile(Spec tile) {
   tile.multicast_m = tile.multicast_n = 1;
   std::vector<Spec> all = tiles(tile.family, true);
   all.insert(all.end(), std::begin(kSm90WeightTiles), std::end(kSm90WeightTiles));
+  all.insert(all.end(), std::begin(kSm90TurnedTiles), std::end(kSm90TurnedTiles));
   return std::ranges::find(all, tile) != all.end();
 }
 

@@ -76,6 +76,11 @@ struct ProductFeatures {
   CLEAVE_PRODUCT_FEATURES(CLEAVE_MEMBER)
 #undef CLEAVE_MEMBER
 };
+enum class ProductFeature : uint8_t {
+#define CLEAVE_ENUMERATOR(name) name,
+  CLEAVE_PRODUCT_FEATURES(CLEAVE_ENUMERATOR)
+#undef CLEAVE_ENUMERATOR
+};
 inline constexpr size_t kProductFeatures = sizeof(ProductFeatures) / sizeof(float);
 
 /// What has a forest: the kinds of mainloop, as MainloopKind has them, convolutions, and groups.
@@ -86,12 +91,12 @@ std::optional<ForestKind> forest_kind(const Choice& choice);
 
 ProductFeatures product_features(const Choice& choice, const DeviceInfo& device, const ProductTime& time);
 
-/// A node of a tree, whose nodes stand in preorder, tree after tree. A feature of at most `value` goes on with the node
-/// that follows, any other with the one `next` further on; a leaf adds `value`, and the next tree is `next` further on.
+/// A node of a tree, whose nodes stand in preorder, tree after tree: a test, `feature <= value`, before what follows
+/// where it holds and what follows where it does not; or a leaf, which adds `value`.
 struct TreeNode {
   static constexpr uint8_t kLeaf = 255;
   uint8_t feature;
-  uint8_t next;
+  uint8_t next = 0;  ///< how much further on is the node where the test does not hold; from a leaf, the next tree
   float value;
 };
 

@@ -65,9 +65,8 @@ void reserve_slices(Choice& choice, uint32_t blocks, uint32_t slices) {
 bool groups_adjoin(const GemmProblem& p) {
   if (p.batch == 1) return true;
   const ConvLayout& conv = p.conv;
-  const bool forward = conv.kind == Conv::fprop;
-  const int64_t gathered = forward ? conv.channels : conv.filters, made = forward ? conv.filters : conv.channels;
-  const int64_t filter = forward ? p.b.stride_col : p.b.stride_row;
+  const int64_t gathered = gathered_group(conv), made = made_group(conv);
+  const int64_t filter = conv.kind == Conv::fprop ? p.b.stride_col : p.b.stride_row;
   if (!groups_adjoin(p.a, gathered) || !groups_adjoin(p.d, made) || !groups_adjoin(p.b, conv.filters * filter))
     return false;
   if (p.has_c && !groups_adjoin(p.c, made)) return false;

@@ -67,6 +67,14 @@ inline uint32_t aligned_channels(const MatrixLayout& layout, int64_t stride) {
   return common_alignment(layout.alignment | uint64_t(stride) * size_of(layout.dtype)) / size_of(layout.dtype);
 }
 
+/// Channels of a group, of what is gathered and of what is made.
+inline int64_t gathered_group(const ConvLayout& conv) {
+  return conv.kind == Conv::dgrad ? conv.filters : conv.channels;
+}
+inline int64_t made_group(const ConvLayout& conv) {
+  return conv.kind == Conv::dgrad ? conv.channels : conv.filters;
+}
+
 /// What every direct kernel is told. `vector`: channels of a thread.
 inline GemmConfig direct_config(const GemmProblem& p, const Spec& spec, uint32_t vector) {
   GemmConfig c;
@@ -91,6 +99,14 @@ inline GemmConfig direct_config(const GemmProblem& p, const Spec& spec, uint32_t
 /// Along an axis: pixels of what is made, or (wgrad) outputs.
 inline uint32_t pixels_made(Conv kind, const ConvAxis& axis) {
   return uint32_t(kind == Conv::dgrad ? axis.size : outputs(axis));
+}
+
+/// Planes of images with depth, where those that are made are tiles' images.
+inline void set_depth(DirectShape& shape, const ConvLayout& conv) {
+  const ConvAxis& axis = conv.axes[0];
+  shape.depths = FastDivmod(pixels_made(conv.kind, axis));
+  shape.met_depth = uint32_t(conv.kind == Conv::dgrad ? outputs(axis) : axis.size);
+  shape.pad_depth = axis.pad_begin;
 }
 
 /// The images' sizes; how CTAs share them is the direction's to say.

@@ -37,13 +37,6 @@ constexpr double kGradientFactor = 1.3;
 constexpr double kLevelUs = 1.5, kRoundUs = 1;  // of adding slices up, and for each round of loads (slice_sums.h)
 constexpr double kFloatsOfRound = 1024, kPartsOfRound = 8;
 
-int64_t gathered_group(const ConvLayout& conv) {
-  return conv.kind == Conv::dgrad ? conv.filters : conv.channels;
-}
-int64_t made_group(const ConvLayout& conv) {
-  return conv.kind == Conv::dgrad ? conv.channels : conv.filters;
-}
-
 /// Along an axis.
 uint32_t cells_of(Conv kind, const ConvAxis& axis) {
   return ceil_div(pixels_made(kind, axis), shift_cell(kind, direct_axis(kind, axis)));

@@ -1,4 +1,4 @@
-// Data gradients of few channels by tensor cores (cleave/direct/spread.h): which are served, and how they are cut.
+// Outputs of few filters, and data gradients of few channels, by tensor cores (cleave/direct/spread.h): which are served, and how they are cut.
 #pragma once
 
 #include <optional>

@@ -163,7 +163,7 @@ DirectShape direct_spread_wgrad_shape(const Choice& choice) {
   shape.columns = FastDivmod(ceil_div(shape.gathered[1], tap_width(c)));
   shape.rows = FastDivmod(ceil_div(shape.gathered[0], 2 * tap_lines(c)));
   shape.tiles = choice.most_tiles;
-  shape.made_depth = uint32_t(outputs(conv.axes[0]));
+  shape.met_depth = uint32_t(outputs(conv.axes[0]));
   shape.pad_depth = conv.axes[0].pad_begin;
   shape.depths = FastDivmod(uint32_t(conv.axes[0].size));
   return shape;

@@ -8,6 +8,7 @@
 #include "cleave/config/threads.h"
 #include "cleave/epilogue.h"
 #include "plan/direct/kernels.h"
+#include "plan/direct/shift.h"
 #include "plan/function_config.h"
 #include "plan/operand_layout.h"
 #include "problem/problem.h"
@@ -15,7 +16,7 @@
 namespace cleave {
 namespace {
 
-constexpr int64_t kMostChannels = 4;
+constexpr int64_t kMostChannels = 16, kMostOfGradients = 4;  // gathered; wgrad, unless turned
 constexpr uint32_t kMostDepth = 256;
 constexpr int32_t kMostStep = 32;           // stride, dilation: what lines take is then counted in 32 bits,
 constexpr int64_t kMostPadded = 1ll << 28;  // and so are the elements of one
@@ -36,24 +37,46 @@ constexpr double kRoundUs = 0.26;    // that slices are added up in: of 8 parts 
 constexpr double kGatherFactor = 1.2;
 constexpr double kPartsOfRound = 8;
 
-/// The images that windows are of, and the filters.
-const MatrixLayout& images_of(const GemmProblem& p) {
-  return p.conv.kind == Conv::wgrad ? p.b : p.a;
-}
-int64_t filters_of(const GemmProblem& p) {
-  return p.conv.kind == Conv::wgrad ? p.m : p.n;
+/// Whether a weight gradient's windows are of the outputs' gradients (DirectConfig::turned).
+bool is_turned(const ConvLayout& conv) {
+  return conv.kind == Conv::wgrad && conv.filters < conv.channels;
 }
 
-/// Lines of outputs of a CTA.
+/// The convolution with such windows: those of a turned weight gradient are a data gradient's.
+ConvLayout windows_of(ConvLayout conv) {
+  if (is_turned(conv)) conv.kind = Conv::dgrad;
+  return conv;
+}
+
+/// What windows are of, with the way from pixel to pixel, and how many channels or filters lie beside them.
+struct Images {
+  const MatrixLayout& layout;
+  int64_t stride;
+};
+Images images_of(const GemmProblem& p, bool windows) {
+  const bool is_b = p.conv.kind == Conv::wgrad && is_turned(p.conv) != windows;
+  return is_b ? Images{p.b, p.b.stride_row} : Images{p.a, p.conv.kind == Conv::wgrad ? p.a.stride_col : p.a.stride_row};
+}
+int64_t filters_of(const GemmProblem& p) {
+  return p.conv.kind == Conv::wgrad && !is_turned(p.conv) ? p.m : is_turned(p.conv) ? p.conv.channels : p.n;
+}
+
+/// Zeros before what is gathered; fewer than none, where a data gradient's padding is larger than its filter.
+int32_t pad_of(Conv kind, const ConvAxis& axis) {
+  return kind == Conv::dgrad ? (axis.filter - 1) * axis.dilation - axis.pad_begin : axis.pad_begin;
+}
+
+/// Lines of pixels that a CTA makes.
 uint32_t rows_of_tile(uint32_t strips) {
   return kWarps / strips;
 }
 
 /// Along a line and down, in strips and lines of a CTA: those that waste least; two strips, if others are no better.
-uint32_t strips_of(const ConvLayout& conv) {
+uint32_t strips_of(const ConvLayout& of) {
+  const ConvLayout conv = windows_of(of);
   const auto made = [&](uint32_t strips) {
-    return uint64_t(round_up(uint32_t(outputs(conv.axes[2])), strips * kWindowStrip)) *
-           round_up(uint32_t(outputs(conv.axes[1])), rows_of_tile(strips));
+    return uint64_t(round_up(pixels_made(conv.kind, conv.axes[2]), strips * kWindowStrip)) *
+           round_up(pixels_made(conv.kind, conv.axes[1]), rows_of_tile(strips));
   };
   uint32_t best = 2;
   for (const uint32_t strips : {4u, 1u, 8u})
@@ -69,9 +92,15 @@ bool is_countable(const ConvAxis& axis) {
 }
 
 GemmConfig windows_config(const GemmProblem& p, const Spec& spec) {
-  GemmConfig c = direct_config(p, spec, uint32_t(p.conv.channels));
+  const ConvLayout windows = windows_of(p.conv);
+  const int64_t channels = gathered_group(windows);
+  GemmConfig c = direct_config(p, spec, uint32_t(channels));
+  c.direct.turned = is_turned(p.conv);
   c.direct.method = DirectMethod::windows;
-  c.direct.width.phase = uint32_t(p.conv.axes[2].pad_begin * p.conv.channels % 2);
+  c.direct.group = uint32_t(channels);
+  c.direct.height.phase = 0;
+  c.direct.depth = direct_axis(p.conv.kind, p.conv.axes[0]);
+  c.direct.width.phase = uint32_t(pad_of(windows.kind, p.conv.axes[2]) * channels & 1);
   c.direct.strips = strips_of(p.conv);
   if (p.conv.kind == Conv::wgrad) {
     c.operands.a_major = c.operands.b_major = Major::mn;
@@ -81,6 +110,7 @@ GemmConfig windows_config(const GemmProblem& p, const Spec& spec) {
     c.warps.k = kWarps / c.warps.m;
     return c;
   }
+  c.operands.b_major = p.conv.kind == Conv::fprop ? Major::k : Major::mn;
   c.warps = {.m = kWarps, .n = 1};
   const bool whole = size_of(p.d.dtype) == 2 && p.n % 8 == 0 && p.d.stride_row % 8 == 0 && p.d.alignment % 16 == 0;
   c.store.run_bytes = whole ? 16 : 0;
@@ -92,29 +122,40 @@ GemmConfig windows_config(const GemmProblem& p, const Spec& spec) {
 bool is_served(const GemmProblem& p, const DeviceInfo& device) {
   const ConvLayout& conv = p.conv;
   const bool back = conv.kind == Conv::wgrad;
-  if ((conv.kind != Conv::fprop && !back) || p.batch != 1 || conv.channels > kMostChannels) return false;
+  const Conv kind = windows_of(conv).kind;
+  const int64_t channels = gathered_group(windows_of(conv)),
+                most = kind == Conv::wgrad ? kMostOfGradients : kMostChannels;
+  if (conv.kind == Conv::none || p.batch != 1 || channels > most) return false;
+  const auto is_strided = [](const ConvAxis& axis) { return axis.stride > 1; };
+  if (kind == Conv::dgrad && std::ranges::any_of(conv.axes, is_strided)) return false;
   if (p.m == 0 || p.n == 0 || p.k == 0) return false;
-  if (conv.axes[0] != ConvAxis{} || (conv.axes[2].dilation > 1 && conv.axes[2].filter > 1)) return false;
-  if (!is_countable(conv.axes[1]) || !is_countable(conv.axes[2])) return false;
+  if ((back && conv.axes[0] != ConvAxis{}) || (conv.axes[2].dilation > 1 && conv.axes[2].filter > 1)) return false;
+  if (!std::ranges::all_of(conv.axes, is_countable)) return false;
   if (size_of(p.a.dtype) != 2 || p.b.dtype != p.a.dtype || !is_wide_float(p.d.dtype)) return false;
   // Lines of pixels without gaps are read by words; outputs' gradients by 16 bytes.
-  const MatrixLayout& images = images_of(p);
-  if (images.stride_row != conv.channels || conv.axes[2].size * conv.channels % 2 != 0 || images.alignment % 4 != 0)
+  const Images images = images_of(p, true), beside = images_of(p, false);
+  const int64_t across = kind == Conv::dgrad ? outputs(conv.axes[2]) : conv.axes[2].size;
+  if (images.stride != channels || across * channels % 2 != 0) return false;
+  if (images.layout.alignment % window_piece({.vector = uint32_t(channels)}) != 0) return false;
+  if (back && (beside.stride % 8 != 0 || beside.layout.alignment % 16 != 0 || p.epilogue.function != nullptr))
     return false;
-  if (back && (p.a.stride_col % 8 != 0 || p.a.alignment % 16 != 0 || p.epilogue.function != nullptr)) return false;
   if (is_gated(p) || reduces(p) || p.has_scale_d || p.has_amax || finds_scales(p)) return false;
   const bool splits = p.split_k_mode == SplitKMode::automatic || (back && p.split_k_mode == SplitKMode::parallel);
   if (!splits && p.split_k_mode != SplitKMode::none) return false;
   if (p.split_k_slices > 1 && !back) return false;
   const bool wanted = p.kernel == KernelFamily::automatic || p.kernel == KernelFamily::direct;
+  if (!back && channels > kMostOfGradients && direct_shift_spec(p, device))
+    return false;  // whose tiles have the same names
   return wanted && device.compute_capability >= 80;
 }
 
 /// Tiles of all images, of one block of filters.
-int64_t tiles_of(const ConvLayout& conv) {
-  const uint32_t strips = strips_of(conv);
-  return ceil_div<int64_t>(outputs(conv.axes[2]), strips * kWindowStrip) *
-         ceil_div<int64_t>(outputs(conv.axes[1]), rows_of_tile(strips)) * conv.images;
+int64_t tiles_of(const ConvLayout& of) {
+  const ConvLayout conv = windows_of(of);
+  const uint32_t strips = strips_of(of);
+  return ceil_div<int64_t>(pixels_made(conv.kind, conv.axes[2]), strips * kWindowStrip) *
+         ceil_div<int64_t>(pixels_made(conv.kind, conv.axes[1]), rows_of_tile(strips)) * conv.images *
+         pixels_made(conv.kind, conv.axes[0]);
 }
 
 }  // namespace
@@ -156,7 +197,11 @@ std::optional<Choice> make_direct_windows_choice(const GemmProblem& problem, con
 
 DirectShape direct_windows_shape(const Choice& choice) {
   const GemmConfig& c = choice.config;
-  DirectShape shape = direct_images(choice.problem.conv);
+  const ConvLayout conv = windows_of(choice.problem.conv);
+  DirectShape shape = direct_images(conv);
+  for (uint32_t i = 0; i < 2; ++i) shape.pad[i] = pad_of(conv.kind, conv.axes[1 + i]);
+  set_depth(shape, conv);
+  shape.pad_depth = pad_of(conv.kind, conv.axes[0]);
   shape.channels = uint32_t(filters_of(choice.problem));
   shape.blocks = FastDivmod(ceil_div(shape.channels, c.tile.n));
   shape.columns = FastDivmod(ceil_div(shape.made[1], c.direct.strips * kWindowStrip));
@@ -176,7 +221,7 @@ double predict_direct_windows_us(const Choice& choice, const DeviceInfo& device)
     const double levels = std::ceil(of.team / kPartsOfRound) + std::ceil(of.teams / kPartsOfRound);
     const double rounds = choice.spec.slices > 1 ? std::ceil(double(direct_made(c)) / kDirectThreads) * levels : 0;
     const double tiles = tiles_of_cta * ctas_of_sm * (kTileUs + kLoadUs * loads);
-    return kGatherFactor * (kGradientUs + kRoundUs * rounds + std::max(tiles, memory));
+    return (c.direct.turned ? 1 : kGatherFactor) * (kGradientUs + kRoundUs * rounds + std::max(tiles, memory));
   }
   const double multiply_adds = tiles_of_cta * ctas_of_sm * c.tile.m * c.tile.n * window_depth(c.direct);
   return kLaunchUs + std::max(multiply_adds / (kMultiplyAddsPerClock * device.clock_ghz * 1e3), memory);

@@ -1,5 +1,5 @@
-// Convolutions of few channels, and their weight gradients, by tensor cores (cleave/direct/windows.h): which are
-// served, and how they are cut.
+// Convolutions of few channels, their weight gradients, and data gradients of few filters, by tensor cores
+// (cleave/direct/windows.h): which are served, and how they are cut.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@ namespace cleave {
 /// The spec that suits the problem; nothing if the kernel cannot serve it.
 std::optional<Spec> direct_windows_spec(const GemmProblem& problem, const DeviceInfo& device);
 
-/// As make_choice: tile_m outputs and tile_n filters of a CTA; wgrad: slices of the tiles.
+/// As make_choice: tile_m pixels and tile_n channels that a CTA makes; wgrad: slices of the tiles.
 std::optional<Choice> make_direct_windows_choice(const GemmProblem& problem, const DeviceInfo& device,
                                                  const Spec& spec);
 

@@ -41,8 +41,21 @@ def test_what_ships_is_what_a_fit_writes() -> None:
     assert (fit.FITTED / "constants.txt").read_text() == fit.constants_text(shipped)
     for kind in fit.KINDS:
         text = (fit.FITTED / f"trees_{kind}.txt").read_text()
-        nodes = re.findall(r"{(\d+), (\d+), ([^}]+)}", text.replace("\n", " "))
-        assert text == fit.wrapped(forest.text([[(int(f), int(n), float(v)) for f, n, v in nodes]]))
+        assert text == fit.forest_text(read_forest(text))
+
+
+def read_forest(text: str) -> list[forest.Tree]:
+    names = _core.ProductModel.feature_names()
+    trees: list[forest.Tree] = []
+    missing = 0  # nodes of the last tree
+    for feature, value in re.findall(r"(?:(\w+)<=)?([-+.e\d]+),", text):
+        if missing == 0:
+            trees.append([])
+            missing = 1
+        trees[-1].append((names.index(feature) if feature else None, float(value)))
+        missing += 1 if feature else -1
+    assert missing == 0
+    return trees
 
 
 def test_trees_learn_what_is_left() -> None:

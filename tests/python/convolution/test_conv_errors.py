@@ -74,6 +74,9 @@ BAD: dict[str, Case] = {
         "fprop", {"input": nhwc(2, 5, 9, 8)}, ValueError,
         ("input is (2, 5, 9, 8)", "weight is (10, 3, 3, 2)", "groups = 2", "2 x 3 channels",
          "input has 5")),
+    "channels are last in sizes": (
+        "fprop", {"input": np.ones((2, 9, 8, 6), np.float32), "weight": np.ones((10, 3, 2, 3), np.float32)}, ValueError,
+        ("channels second", "transpose both")),
     "channels of another number of groups": (
         "fprop", {"groups": 5}, ValueError, ("groups = 5", "5 x 3 channels")),
     "filters do not divide": (

@@ -76,10 +76,10 @@ void check_layouts(const cleave::GemmProblem& p, const Kernel& kernel) {
 View make_view(const cleave::GemmProblem& problem, const Kernel& kernel) {
   const cleave::GemmConfig& config = kernel.config;
   View view{.classes = deal_classes(config, problem.conv, 0)};
-  const int64_t gathered = gathers_a(config) ? problem.a.stride_row : problem.b.stride_row;
-  if (!serves(config, problem.conv, view.classes) || !reaches_image(config, problem.conv, gathered))
-    refuse("the kernel was made for images of other sizes; emit the operation for these");
   view.problem = conv_view(problem, config, view.classes);
+  if (!serves(config, problem.conv, view.classes) ||
+      !reaches_image(config, problem.conv, gathered_pixel_stride(config, view.problem)))
+    refuse("the kernel was made for images of other sizes; emit the operation for these");
   check_pairs(view.problem, config);
   view.tiles = gemm_tiles(config, sizes_of(view.problem), view.classes.table());
   if (config.cluster.k > 1 && view.tiles.k_blocks < config.cluster.k)
