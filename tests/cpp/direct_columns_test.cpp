@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "all_kernels/typical_problems.h"
 #include "cleave/config/direct_columns.h"
+#include "cleave/epilogue.h"
 #include "cleave/names.h"
 #include "conv_choice.h"
 #include "conv_geometry.h"
@@ -121,17 +123,29 @@ TEST(DirectColumns, AStepMeetsEachLineOfACellOnce) {
 
 TEST(DirectColumns, SpillsNothing) {
   std::set<std::string> sources;
+  const auto add = [&](const GemmProblem& p) {
+    const auto spec = direct_columns_spec(p, h100());
+    ASSERT_TRUE(spec);
+    sources.insert(gemm_source(make_choice(p, h100(), *spec)->config));
+  };
   for (const Conv kind : {Conv::fprop, Conv::dgrad}) {
     for (const int32_t taps : {3, 5, 7}) {
       for (const int32_t stride : {1, 2}) {
-        const GemmProblem p = square(kind, taps, stride);
-        const auto spec = direct_columns_spec(p, h100());
-        ASSERT_TRUE(spec);
-        sources.insert(gemm_source(make_choice(p, h100(), *spec)->config));
+        GemmProblem p = square(kind, taps, stride);
+        add(p);
+        if (stride > 1) continue;
+        p.bias = Bias::row;
+        p.bias_stride_batch = 1;
+        p.epilogue = epilogue_of(Activation::gelu_erf);
+        p.has_c = true;
+        add(p);
+        add(typical::with_function(square(kind, taps, stride)));
       }
     }
+    const ConvAxis axis{.size = 56, .filter = 3, .pad_begin = 1, .pad_end = 1};
+    for (const int64_t group : {2, 4}) add(depthwise(kind, axis, axis, 96, group));
   }
-  EXPECT_GE(sources.size(), 10u);
+  EXPECT_GE(sources.size(), 24u);
   for (const char* arch : {"sm_80", "sm_90a"}) expect_no_spills(sources, arch, 128);
 }
 
@@ -144,6 +158,38 @@ TEST(DirectColumns, CutsOfATunedFileMayBeAnything) {
     EXPECT_FALSE(serves(p, cut)) << cut;
   EXPECT_FALSE(serves(square(Conv::dgrad, 3, 2), "direct 3x32 columns 2")) << "half a cell along the line";
   EXPECT_FALSE(serves(square(Conv::wgrad, 3, 1), "direct 4x32 columns 4"));
+}
+
+/// As chosen for an H200, whose times the models were fitted to.
+bool takes_columns(const GemmProblem& p) {
+  static const DeviceInfo h200 = device_info(kPlanOnlyH200);
+  return cheapest(p, h200, Kernels::all).choice->spec.columns > 0;
+}
+
+TEST(DirectColumns, AreChosenWhereTheyWereFaster) {
+  const auto layer = [](Conv kind, int64_t images, int32_t size, int64_t channels, int32_t taps, int32_t stride = 1) {
+    const ConvAxis axis{.size = size, .filter = taps, .stride = stride, .pad_begin = taps / 2, .pad_end = taps / 2};
+    return depthwise(kind, axis, axis, channels, 1, images);
+  };
+  for (const Conv kind : {Conv::fprop, Conv::dgrad}) {
+    EXPECT_TRUE(takes_columns(layer(kind, 54, 47, 672, 3)));
+    EXPECT_TRUE(takes_columns(layer(kind, 121, 47, 336, 5)));
+    EXPECT_TRUE(takes_columns(layer(kind, 1, 56, 128, 7)));
+    EXPECT_TRUE(takes_columns(layer(kind, 64, 28, 192, 7)));
+    EXPECT_TRUE(takes_columns(layer(kind, 64, 28, 240, 5)));
+    EXPECT_TRUE(takes_columns(layer(kind, 64, 14, 960, 3)));
+    EXPECT_FALSE(takes_columns(layer(kind, 64, 7, 768, 7)));
+  }
+  EXPECT_FALSE(takes_columns(layer(Conv::fprop, 64, 7, 1152, 5)));
+  for (const Conv kind : {Conv::fprop, Conv::dgrad}) EXPECT_TRUE(takes_columns(layer(kind, 64, 14, 672, 5, 2)));
+}
+
+TEST(DirectColumns, LeaveWhatReachesTooFar) {
+  const ConvAxis axis{.size = 65, .filter = 3, .pad_begin = 18, .pad_end = 18, .dilation = 18};
+  EXPECT_FALSE(direct_columns_spec(depthwise(Conv::fprop, axis, axis), h100()));
+  ConvAxis nearer = axis;
+  nearer.dilation = 15;
+  EXPECT_TRUE(direct_columns_spec(depthwise(Conv::fprop, nearer, nearer), h100()));
 }
 
 }  // namespace

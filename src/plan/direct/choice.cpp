@@ -32,7 +32,7 @@ constexpr uint32_t kMostStagedLine = 32;
 
 // Fitted to 31 times of an H200, of pixels in shared memory, of which they are 13 % off: what a lane spends on a channel.
 constexpr double kLaunchUs = 3.5;
-constexpr double kTapInstructions = 2.3, kMadeInstructions = 22, kGatheredInstructions = 19;
+constexpr double kTapInstructions = 2.6, kMadeInstructions = 25, kGatheredInstructions = 21;
 constexpr double kMemoryShare = 0.75;
 
 /// Channels that threads load and store at once.
@@ -71,13 +71,14 @@ GemmConfig pixels_config(const GemmProblem& p, const Spec& spec) {
   return c;
 }
 
-/// Pixels that fit into shared memory, which three CTAs of an SM share; none if they do not, are not aligned, or if
-/// lines are long.
+/// Pixels that fit into shared memory, which three CTAs of an SM share; none if they do not, are not aligned, if lines
+/// are long, or where there are strides: down the images was faster in five of six such layers, up to 1.6 times.
 uint32_t staged_pixels(const GemmProblem& p, GemmConfig c) {
   const uint32_t piece = 16 / size_of(p.a.dtype);
   const bool pieces = p.batch * p.conv.channels % piece == 0 && aligned_channels(p.a, p.a.stride_row) >= piece;
   if (!pieces || c.tile.n % piece != 0 || direct_lines(c) == 0) return 0;
   if (pixels_made(p.conv.kind, p.conv.axes[2]) > kMostStagedLine) return 0;
+  if (p.conv.axes[1].stride > 1 || p.conv.axes[2].stride > 1) return 0;
   c.direct.pixels = staged_lines(c) * staged_columns(c);
   return pixels_bytes(c) <= kMostStaged ? c.direct.pixels : 0;
 }
@@ -106,10 +107,7 @@ std::optional<Spec> pixels_spec(const GemmProblem& p) {
     const uint32_t ctas = ctas_of_image(p, c);
     if (!best || ctas * 10 < least * 9) best = spec, least = ctas;
   }
-  if (best) return best;
-  // Blocks of channels as even as vectors allow, of two lines of memory at most.
-  const uint32_t blocks = ceil_div(channels, 32 * vector);
-  return Spec{.family = KernelFamily::direct, .tile_m = strip, .tile_n = round_up(ceil_div(channels, blocks), vector)};
+  return best;
 }
 
 std::optional<Choice> make_pixels_choice(const GemmProblem& problem, const DeviceInfo& device, const Spec& spec) {
@@ -142,9 +140,7 @@ std::vector<Spec> direct_specs(const GemmProblem& problem, const DeviceInfo& dev
   const auto shift = direct_shift_spec(problem, device);
   // Multiply-adds took 2 to 5 times as long as tensor cores do.
   const auto columns = shift ? std::nullopt : direct_columns_spec(problem, device);
-  auto pixels = shift ? std::nullopt : pixels_spec(problem);
-  // Straight from global memory, line by line anew, they are behind: for what has too long a reach, or no columns else.
-  if (columns && pixels && staged_pixels(problem, pixels_config(problem, *pixels)) == 0) pixels.reset();
+  const auto pixels = shift ? std::nullopt : pixels_spec(problem);
   std::vector<Spec> specs;
   for (const auto& spec :
        {direct_windows_spec(problem, device), direct_spread_spec(problem, device),
@@ -208,7 +204,7 @@ double predict_direct_us(const Choice& choice, const DeviceInfo& device) {
   const double met = gathers_outputs ? taps / (double(c.direct.height.stride) * c.direct.width.stride) : taps;
   const double instructions = made * (kTapInstructions * met + kMadeInstructions) + gathered * kGatheredInstructions;
   const double multiply = instructions * double(choice.problem.n) / (device.num_sms * 128.0 * device.clock_ghz * 1e3);
-  const double memory = minimum_bytes(choice.problem) / (device.memory_gb_per_s * 1e3 * kMemoryShare);
+  const double memory = narrow_bytes(choice) / (device.memory_gb_per_s * 1e3 * kMemoryShare);
   return kLaunchUs + std::max(multiply, memory);
 }
 

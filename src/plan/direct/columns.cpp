@@ -19,10 +19,11 @@ namespace {
 // Fitted to some 200 times of an H200 (docs/notes/2026-11-convolution.md). A CTA's line takes so long until its pixels
 // are there, and its warps' instructions beside; those of an SM take turns.
 constexpr double kLaunchUs = 2.7;
-constexpr double kLineClocks = 640, kInstructionClocks = 0.52;
+constexpr double kLineClocks = 720, kInstructionClocks = 0.59;
 constexpr double kLoadInstructions = 2.2, kStoreInstructions = 3;
 constexpr double kSharedFilter = 43, kSharedFactor = 0.73;  // filters from shared memory
 constexpr double kMemoryShare = 0.61;
+constexpr double kBesideShare = 0.02;  // of equals what computes less
 
 GemmConfig columns_config(const GemmProblem& p, const Spec& spec) {
   GemmConfig c = direct_config(p, spec, spec.columns);
@@ -41,7 +42,9 @@ bool is_cut(const GemmProblem& p, const Spec& spec) {
   if (spec != own) return false;
   const GemmConfig c = columns_config(p, spec);
   if (p.conv.kind == Conv::dgrad && spec.tile_m % c.direct.width.stride != 0) return false;
-  return has_columns(c);
+  // A function has values of its own: with it cuts of 100 spilled some.
+  const uint32_t most = p.epilogue.function == nullptr ? kColumnRegisters : kColumnRegisters - 8;
+  return has_columns(c) && column_registers(c) <= most;
 }
 
 double filter_reads(const GemmConfig& c) {
@@ -70,12 +73,14 @@ std::optional<Spec> direct_columns_spec(const GemmProblem& p, const DeviceInfo& 
   if (!serves_narrow_groups(p)) return std::nullopt;
   std::optional<Spec> best;
   double least = std::numeric_limits<double>::infinity();
-  for (uint32_t vector = kMostColumnVector; vector > 0; vector /= 2) {
+  bool held = false;  // filters, by wider vectors: narrower ones only load more often
+  for (uint32_t vector = kMostColumnVector; vector > 0 && !held; vector /= 2) {
     const uint32_t n = column_channels(p, vector);
     for (uint32_t strip = 1; strip <= kMostColumnStrip; ++strip) {
       const Spec spec{.family = KernelFamily::direct, .tile_m = strip, .tile_n = n, .columns = vector};
       const auto choice = make_direct_columns_choice(p, device, spec);
       if (!choice) continue;
+      held = held || holds_filters(choice->config);
       const double us = predict_direct_columns_us(*choice, device);
       if (us < least) best = spec, least = us;
     }
@@ -110,14 +115,13 @@ DirectShape direct_columns_shape(const Choice& choice) {
 
 double predict_direct_columns_us(const Choice& choice, const DeviceInfo& device) {
   const GemmConfig& c = choice.config;
-  const GemmProblem& p = choice.problem;
   const DirectShape shape = direct_columns_shape(choice);
   const double lines = column_lines(c, shape), cells = lines / shift_step(c.conv.kind, c.direct.height);
   const double of_sm = std::ceil(double(choice.blocks) / device.num_sms);
   const double clocks = of_sm * (lines * kLineClocks + cells * instructions(c) * kInstructionClocks);
   const double multiply = clocks * (holds_filters(c) ? 1 : kSharedFactor) / (device.clock_ghz * 1e3);
-  const double memory = minimum_bytes(p) / (device.memory_gb_per_s * 1e3 * kMemoryShare);
-  return kLaunchUs + std::max(multiply, memory);
+  const double memory = narrow_bytes(choice) / (device.memory_gb_per_s * 1e3 * kMemoryShare);
+  return kLaunchUs + std::max(multiply, memory) + kBesideShare * std::min(multiply, memory);
 }
 
 }  // namespace cleave

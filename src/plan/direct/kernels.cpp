@@ -92,4 +92,12 @@ uint32_t narrow_vector(const GemmProblem& p, uint32_t most) {
                    aligned_channels(p.d, p.d.stride_row)});
 }
 
+double narrow_bytes(const Choice& choice) {
+  const GemmProblem& p = choice.problem;
+  const bool back = p.conv.kind == Conv::dgrad;
+  const double of_outputs = double(output_pixels(p.conv)), of_image = double(image_pixels(p.conv));
+  const double made = (back ? of_image : of_outputs) * size_of(p.d.dtype) * (p.has_c ? 2 : 1);
+  return (made + (back ? of_outputs : of_image) * size_of(p.a.dtype)) * double(p.n);
+}
+
 }  // namespace cleave
