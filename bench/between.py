@@ -56,7 +56,8 @@ class Between:
             graph.replay()
             self._stream.synchronize()  # whatever writes to the same operands comes after it
 
-        def sample() -> float:
+        def sample(_replayed: Callable[[int], None] = call) -> float:
+            """`_replayed`: kept as long as its graph is, which reads what it has, such as a peer's own operands."""
             start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
             with torch.cuda.stream(self._stream):
                 self._overwritten.zero_()

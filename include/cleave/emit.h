@@ -29,6 +29,9 @@ struct EmitOptions {
   EmitTarget target = EmitTarget::cpp;
   EmitSources sources = EmitSources::cuda;
   std::vector<std::string> archs = {};  ///< of "sm_80" and "sm_90a"; none: the plan's own
+  /// Text of an epilogue function that makes its gradients in an extension: inputs `grad_<output>` beside its own,
+  /// outputs named as what they are gradients of. None: the function's derivative.
+  std::string backward = {};
 };
 
 /// Contents of files, by their paths relative to the folder.

@@ -74,15 +74,38 @@ class CLEAVE_API Group {
   /// of that, else 4 or 1. Throws as barrier(), and Error(invalid_argument) for another place.
   virtual void gather(const void* own, size_t bytes, void* out, std::string_view call, void* stream) const = 0;
 
+  /// What each rank has at one place of every rank's staging, rank after rank.
+  struct Rows {
+    const void* own = nullptr;
+    size_t bytes = 0;     // of `own`
+    size_t share = 0;     // from one rank's to the next one's: the same on all ranks, and no rank has more
+    size_t place = 0;     // where those of rank 0 begin in the staging; a multiple of 16
+    void* out = nullptr;  // what gets a copy of all, `share` of each rank; nullptr: nobody needs one
+  };
+
+  /// Enqueues a copy of each part's `own` to every rank's staging, this one's too, and a barrier behind it: one trip
+  /// between GPUs, where gather() takes two. One or two parts, all with an `out` or none. As all that ranks write, a
+  /// place is written again behind a later barrier. Throws as barrier(), and Error(invalid_argument) for another place.
+  virtual void push(std::span<const Rows> parts, std::string_view call, void* stream) const = 0;
+
   /// What a launch that begins with a barrier of its own needs (fold.h). Throws as barrier().
   virtual MeetingParams meeting(std::string_view call) const = 0;
 
   /// Ends all waiting, from any thread, and breaks the group.
   virtual void abort() const = 0;
 
+  /// Makes a broken group whole again, while all of its ranks live: every one calls it, and it returns where all have,
+  /// whatever each had called before. It waits for all that the device has been given, and for the other ranks twice
+  /// CLEAVE_PEER_TIMEOUT, as they may wait as long in their last call. Epochs begin anew; staging and captured graphs
+  /// stay as they are. Not while a stream is capturing, nor beside other calls of this rank's.
+  ///
+  /// Throws Error(peer) where a rank does not come, as it has died, is late or makes another call, or abort() ends the
+  /// waiting: the group stays broken, and all may call it again.
+  virtual void reset() const = 0;
+
   /// Empty, or what broke the group: a peer that did not come within CLEAVE_PEER_TIMEOUT (seconds, 60 by default), that
-  /// was in another call, or abort(). A broken group's barriers end at once, in graphs that are replayed, too; nothing
-  /// repairs it: make another one. Does not wait: a barrier that is still running has said nothing yet.
+  /// was in another call, or abort(). A broken group's barriers end at once, in graphs that are replayed, too; reset()
+  /// by all ranks repairs it. Does not wait: a barrier that is still running has said nothing yet.
   virtual std::string problem() const = 0;
 
   /// Throws Error(peer) with problem(), if there is one.

@@ -52,7 +52,8 @@ def pytorch(
     It defines torch.ops.<name>.gemm and .gemm.out (conv, conv_dgrad or conv_wgrad for convolutions),
     registered on PyTorch's stable ABI, with shapes for torch.compile and, for floating-point
     operands, gradients. The inputs of an epilogue function become arguments of the same names, and
-    its outputs a tuple; its derivative is derived from the function, not from `Epilogue.backward`.
+    its outputs a tuple; its gradients are those of `Epilogue.backward`, if it was planned with one,
+    else of its derivative.
     The operators take tensors of any sizes that the operation's kernel can address; for a
     convolution the images may vary, and the rest is as planned.
 

@@ -29,7 +29,8 @@ def smooth(amax: Any, weight: Any, alpha: float = 0.5) -> tuple[Any, Any]:
         The divisors, [K], and the folded weight, [N, K], both float32.
 
     Raises:
-        TypeError: amax is not float32. ValueError: the shapes do not match, or alpha is not from 0 to 1.
+        TypeError: amax is not float32. ValueError: the shapes do not match, alpha is not from 0 to 1, or amax has
+            a negative value or a NaN, which no magnitudes have.
     """
     if not 0 <= alpha <= 1:
         raise ValueError(f"alpha is {alpha}; it must be from 0 to 1")
@@ -40,12 +41,32 @@ def smooth(amax: Any, weight: Any, alpha: float = 0.5) -> tuple[Any, Any]:
             f"amax is {tuple(amax.shape)} and weight is {tuple(weight.shape)}; they must be (K,) and (N, K)"
         )
     xp = _namespace(weight)
+    _check_magnitudes(amax, xp)
     weight_amax = xp.amax(xp.abs(weight), axis=0) if weight.shape[0] else xp.zeros_like(amax)
     one = xp.ones_like(amax)
     silent = (amax == 0) | (weight_amax == 0)
     divisors = xp.where(silent, one, amax) ** alpha
     divisors = divisors / xp.where(silent, one, weight_amax) ** (1 - alpha)
     return divisors, weight * divisors
+
+
+def _check_magnitudes(amax: Any, xp: Any) -> None:
+    """Largest values in place of magnitudes, x.max(0), would make NaNs of channels that are all negative."""
+    if amax.shape[0] == 0 or not _is_known(amax):
+        return
+    lowest = float(xp.amin(amax))
+    if not lowest >= 0:
+        raise ValueError(
+            f"amax has a value of {lowest:g}; it must be the largest magnitude of each channel: abs(x).max(0), or "
+            "x.abs().amax(0) in torch"
+        )
+
+
+def _is_known(array: Any) -> bool:
+    """Not where jax traces a function, or torch has no data."""
+    if type(array).__module__.startswith("jax"):
+        return not isinstance(array, importlib.import_module("jax").core.Tracer)
+    return not getattr(array, "is_meta", False)
 
 
 def _namespace(array: Any) -> Any:

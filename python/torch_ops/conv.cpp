@@ -62,19 +62,14 @@ auto convolve(const Call& call) {
   ConvCall product = make_call(tensors, options);
   read_scalars(call, product);
   if constexpr (Call::template has<arg::Out>()) {
-    run(product);
-    mark_written(call.template get<arg::Out>());
-    if constexpr (Call::template has<arg::Amax>()) mark_written(call.template get<arg::Amax>());
+    run_into_out(call, product);
   } else {
-    const GemmProblem& p = product.problem;
-    Tensor d = make_like_d(product, {product.shape, product.ndim}, p.d.dtype, product.arguments.d);
+    const auto make_output = [&](const OutputShape& shape, DType dtype, void*& data) {
+      return make_like_d(product, shape, dtype, data);
+    };
+    Tensor d = make_output({product.shape, product.ndim}, product.problem.d.dtype, product.arguments.d);
     if constexpr (Call::template has<arg::Epilogue>()) {
-      std::vector<Tensor> results{d};
-      for (size_t i = 0; i < tensors.epilogue.outputs.size(); ++i)
-        results.push_back(make_like_d(product, product.output_shapes[i], p.epilogue.outputs[i].dtype,
-                                      product.arguments.epilogue_outputs[i]));
-      run(product);
-      return results;
+      return run_into(d, tensors.epilogue, product, make_output);
     } else {
       run(product);
       return d;

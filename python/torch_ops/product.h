@@ -105,6 +105,27 @@ Tensor make_scales(GemmCall& product);
 /// Plans and enqueues on the current stream.
 void run(const ProductCall& call);
 
+/// The same, into an `out`.
+template <class Call>
+void run_into_out(const Call& call, const ProductCall& product) {
+  run(product);
+  mark_written(call.template get<arg::Out>());
+  if constexpr (Call::template has<arg::Amax>()) mark_written(call.template get<arg::Amax>());
+}
+
+/// The same, into D and the epilogue function's other outputs, which `make_output` makes as it made D.
+template <class MakeOutput>
+std::vector<Tensor> run_into(const Tensor& d, const EpilogueTensors& epilogue, ProductCall& product,
+                             const MakeOutput& make_output) {
+  std::vector<Tensor> results{d};
+  for (size_t i = 0; i < epilogue.outputs.size(); ++i) {
+    const DType dtype = product.problem.epilogue.outputs[i].dtype;
+    results.push_back(make_output(product.output_shapes[i], dtype, product.arguments.epilogue_outputs[i]));
+  }
+  run(product);
+  return results;
+}
+
 /// Plans (or finds the plan of an equal problem) and enqueues on the current stream. Returns D, unless there is an
 /// `out`; with an epilogue function D and its other outputs, and with `out_scale` D and its scales.
 template <class Call>
@@ -122,21 +143,16 @@ auto multiply(const Call& call, GemmOptions form = {}) {
   check_options_of_groups(form, product.problem);
   read_scalars(call, product);
   if constexpr (Call::template has<arg::Out>()) {
-    run(product);
-    mark_written(call.template get<arg::Out>());
-    if constexpr (Call::template has<arg::Amax>()) mark_written(call.template get<arg::Amax>());
+    run_into_out(call, product);
   } else {
     const GemmProblem& p = product.problem;
     const auto shape = product.d_shape();
     const auto shape_of_d = std::span(shape).subspan(product.batched ? 0 : 1);
     Tensor d = make(shape_of_d, p.d.dtype, p.device, product.arguments.d);
     if constexpr (Call::template has<arg::Epilogue>()) {
-      std::vector<Tensor> results{d};
-      for (size_t i = 0; i < tensors.epilogue.outputs.size(); ++i)
-        results.push_back(make(product.output_shapes[i].span(), p.epilogue.outputs[i].dtype, p.device,
-                               product.arguments.epilogue_outputs[i]));
-      run(product);
-      return results;
+      return run_into(d, tensors.epilogue, product, [&](const OutputShape& shape, DType dtype, void*& data) {
+        return make(shape.span(), dtype, p.device, data);
+      });
     } else if constexpr (Call::template has<arg::OutScale>()) {
       const Tensor scales = make_scales(product);
       run(product);

@@ -1,7 +1,9 @@
 // What depends on the kernel that runs an operation on an architecture.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <sstream>
 
 #include "emit/parts.h"
 #include "jit/source.h"
@@ -10,11 +12,32 @@
 namespace cleave {
 namespace {
 
-/// The lines between the braces of the constant in gemm_source().
-std::string initialiser(const GemmConfig& config) {
+/// The members of the constant in gemm_source(), with their lines.
+std::vector<std::string> members(const GemmConfig& config) {
+  constexpr std::string_view kBegin = "    .";
   const std::string text = gemm_source(config);
   const size_t begin = text.find("{\n") + 2;
-  return text.substr(begin, text.find("\n};") - begin);
+  std::istringstream lines(text.substr(begin, text.find("\n};") - begin));
+  std::vector<std::string> found;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with(kBegin))
+      found.push_back(line);
+    else
+      found.back() += "\n" + line;
+  }
+  return found;
+}
+
+/// All of them, in short those that are as by default; but for what every kernel is made of.
+std::string initialiser(const GemmConfig& config) {
+  std::vector<std::string> own = members(config);
+  const std::vector<std::string> by_default = members({});
+  for (size_t i = 0; i < own.size(); ++i) {
+    const std::string name = own[i].substr(0, own[i].find('='));
+    const bool spelled = name == "    .family " || name == "    .operands " || name == "    .tile ";
+    if (!spelled && own[i] == by_default[i]) own[i] = name + "= {},";
+  }
+  return fmt::format("{}", fmt::join(own, "\n"));
 }
 
 }  // namespace

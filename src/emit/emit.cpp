@@ -94,11 +94,6 @@ void add_images(const std::vector<ArchChoice>& choices, const Vocabulary& vocabu
 EmittedFiles emit(const GemmPlan& plan, const EmitOptions& options) {
   check_name(options.name);
   const auto choices = choose_all(plan, options.archs);
-  if (options.target == EmitTarget::pytorch && reduces(plan.problem())) {
-    throw Error(ErrorCode::unsupported,
-                "the epilogue function reduces D, which emitted extensions do not; store the value as an output and "
-                "reduce that, emit C++, or call the operation from the library");
-  }
   Vocabulary vocabulary = describe(plan.problem(), choices);
   const bool cubin = options.sources == EmitSources::cubin;
   vocabulary.words["name"] = options.name;
@@ -106,6 +101,7 @@ EmittedFiles emit(const GemmPlan& plan, const EmitOptions& options) {
   vocabulary.words["version"] = CLEAVE_VERSION;
   vocabulary.flags["cubin"] = cubin;
   vocabulary.flags["cuda"] = !cubin;
+  describe_backward(options.backward, vocabulary);
   vocabulary.flags["reduces_compiled"] = cubin && vocabulary.flags["reduces"];
   EmittedFiles files;
   const std::string target = options.target == EmitTarget::pytorch ? "pytorch" : "cpp";

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "base/enumerators.h"
+#include "cleave/core/reduction.h"
 #include "cleave/names.h"
 #include "emit/name.h"
 #include "emit/parts.h"
@@ -99,35 +100,38 @@ void describe_inputs(const GemmProblem& p, Vocabulary& v) {
   v.words["function_visit_inputs"] = lines(visits);
   v.words["function_input_names"] = names;
   v.words["function_inputs"] = lines(members);
-  v.words["function_table"] = lines(table);
+  v.words["function_table"] = table;
 }
 
 void describe_outputs(const GemmProblem& p, Vocabulary& v) {
   const auto& outputs = p.epilogue.function->outputs();
-  std::string names, members, types, results, visits;
+  const bool is_conv = p.conv.kind != Conv::none;
+  std::string names, members, table, types, results, visits;
   for (size_t i = 1; i < outputs.size(); ++i) {
     const EpilogueLayout& layout = p.epilogue.outputs[i - 1];
     const std::string& name = outputs[i].name;
     check_operand_name(name, "output");
     names += fmt::format("{}\"{}\"", i == 1 ? "" : ", ", name);
-    std::string text = type_of(p, layout), kind;
-    if (outputs[i].reduction != Reduction::none) {
-      kind = enumerator_name(layout.shape);
-      text += fmt::format(": {}", meaning(p.conv.kind, layout.shape));
-    }
+    const std::string what = meaning_of_output(p, uint32_t(i - 1));
+    std::string kind;
+    if (outputs[i].reduction != Reduction::none) kind = enumerator_name(layout.shape);
     v.flags["function_" + (kind.empty() ? "matrix" : kind) + "_output"] = true;
     if (!kind.empty()) kind[0] = char(std::toupper(kind[0]));
-    members += fmt::format("    /// {}.\n    {}Output {};\n", text, kind, name);
-    types +=
-        fmt::format("    \"{}\": (torch.{}, \"{}\"),\n", name, to_string(layout.dtype), enumerator_name(layout.order));
+    members += fmt::format("    /// {}: {}.\n    {}Output {};\n", type_of(p, layout), what, kind, name);
+    table += fmt::format("| {}, made | {} | {} |\n", name, what, type_of(p, layout));
+    const bool has_order = !is_conv && layout.shape == InputShape::matrix;
+    const std::string order = has_order ? fmt::format(", \"{}\"", enumerator_name(layout.order)) : "";
+    types += fmt::format("    \"{}\": (torch.{}, \"{}\"{}),\n", name, to_string(layout.dtype),
+                         enumerator_name(layout.shape), order);
     results += fmt::format(", {}", name);
     visits += fmt::format("  visit({}, x.outputs.{});\n", i - 1, name);
   }
   v.words["function_visit_outputs"] = lines(visits);
   v.words["function_output_names"] = names;
   v.words["function_outputs"] = lines(members);
-  v.words["function_output_types"] = types.empty() ? "{}" : "{\n" + types + "}";
+  v.words["function_output_types"] = lines(types);
   v.words["function_results"] = results;
+  v.words["function_table"] = lines(v.words["function_table"] + table);
 }
 
 }  // namespace
@@ -136,6 +140,12 @@ std::string about_input(const GemmProblem& p, uint32_t input) {
   const EpilogueLayout& layout = p.epilogue.inputs[input];
   if (is_number(layout)) return "a number.";
   return fmt::format("{}, {}.", to_string(layout.dtype), tensor(p, input));
+}
+
+std::string meaning_of_output(const GemmProblem& p, uint32_t output) {
+  const InputShape shape = p.epilogue.outputs[output].shape;
+  const std::string text = meaning(p.conv.kind, shape);
+  return is_over_groups(p.groups.dimension, shape) ? text + ", of each group" : text;
 }
 
 std::string function_formula(const EpilogueFunction& function, const std::string& sum) {
@@ -153,6 +163,7 @@ void describe_function(const GemmProblem& p, Vocabulary& v) {
   v.flags["function"] = function != nullptr && function->activation() == Activation::none;  // one of the user's
   v.flags["function_has_inputs"] = function != nullptr && !function->inputs().empty();
   v.flags["function_has_outputs"] = function != nullptr && function->outputs().size() > 1;
+  v.flags["function_has_operands"] = v.flags["function_has_inputs"] || v.flags["function_has_outputs"];
   v.flags["reduces"] = reduces(p);
   for (const InputShape shape : values_of<InputShape>) {
     const std::string kind = "function_" + std::string(enumerator_name(shape));
@@ -173,6 +184,13 @@ void describe_function(const GemmProblem& p, Vocabulary& v) {
   v.words["function_comment"] = with_margin("//   ", text);
   v.words["function_doc"] = with_margin("///   ", text);
   v.words["function_definition"] = function_definition(*function);
+}
+
+void describe_backward(const std::string& text, Vocabulary& v) {
+  v.flags["function_has_backward"] = !text.empty();
+  if (text.empty()) return;
+  v.words["function_backward"] = lines(epilogue_function(text).text());
+  v.words["function_gradients"] = ", and the values of the backward that the function was given";
 }
 
 }  // namespace cleave

@@ -53,14 +53,14 @@ std::string readable(const EpilogueFunction& function) {
   std::vector<std::string> names;
   std::set<std::string> taken;
   for (const auto& input : function.inputs()) taken.insert(input.name);
-  // A value is called as the output that it is, or else numbered.
+  // A value is called as the output that it is, or else has its number in function.h.
   const auto name_of = [&](size_t node) {
     for (const auto& output : function.outputs())
       if (output.node == node && output.reduction == Reduction::none && taken.insert(output.name).second)
         return output.name;
-    size_t number = 0;
-    while (!taken.insert(fmt::format("v{}", number)).second) ++number;
-    return fmt::format("v{}", number);
+    std::string name = fmt::format("v{}", node);
+    while (!taken.insert(name).second) name += "_";
+    return name;
   };
   for (size_t i = 0; i < nodes.size(); ++i) {
     const EpilogueNode& node = nodes[i];

@@ -19,4 +19,7 @@ struct ArchChoice {
 /// Error(unsupported) if the architectures' kernels want different layouts.
 Vocabulary describe(const GemmProblem& problem, const std::vector<ArchChoice>& choices);
 
+/// A backward of its own of the operation's epilogue function, as its text; none if that is empty.
+void describe_backward(const std::string& text, Vocabulary& vocabulary);
+
 }  // namespace cleave

@@ -48,6 +48,9 @@ std::string function_formula(const EpilogueFunction& function, const std::string
 /// What an argument of the operator is, with @words@; nothing of a number.
 std::string about_input(const GemmProblem& problem, uint32_t input);
 
+/// What there is of an output beside D: "one value for each row of D".
+std::string meaning_of_output(const GemmProblem& problem, uint32_t output);
+
 /// The function as one would write it, a value a line: "v2 = acc * scale".
 std::string readable(const EpilogueFunction& function);
 

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/refuse.h"
+#include "cleave/core/reduction.h"
 #include "cleave/names.h"
 #include "cleave/schedule/groups.h"
 #include "emit/parts.h"
@@ -57,7 +58,7 @@ Signature signature_of_conv(const GemmProblem& p) {
 
 void add_bounds(const GroupLayout& groups, Signature& s) {
   const auto add = [&](const char* name, const char* shape, const char* about) {
-    s.positional.push_back({.name = name, .about = fmt::format("@index_type@ [{}], on the GPU: {}.", shape, about)});
+    s.positional.push_back({.name = name, .about = fmt::format("@index_dtype@ [{}], on the GPU: {}.", shape, about)});
   };
   switch (groups.bounds) {
     case GroupBounds::ends:
@@ -82,7 +83,7 @@ void add_weight(const GemmProblem& p, Signature& s) {
   };
   add("packed",
       fmt::format("uint8 [{}ceil(@b_columns@ / 64), ceil(k / 64), 2048], @weights@ codes in Cleave's order{}.", lead,
-                  is_gated(p) ? ", packed with gated=True" : ""));
+                  is_gated(p) ? ", gated=True" : ""));
   add("scales", fmt::format("@weight_scale_dtype@ [{}@weight_groups@, @b_columns@].", lead));
   if (p.weights_b.has_zero) add("zeros", "uint8, 0 to 15, as scales.");
   if (p.weights_b.format == WeightFormat::nvfp4)
@@ -149,23 +150,73 @@ void check_names(const GemmProblem& p, const Signature& s) {
   std::ranges::for_each(s.positional, add);
 }
 
+/// Lines of at most 120 columns; what goes on begins `indent` further in.
+std::string wrapped(const std::string& text, size_t indent) {
+  constexpr size_t kWidth = 120;
+  std::string result, line;
+  for (size_t begin = 0; begin <= text.size(); begin += line.size() + 1) {
+    line = text.substr(begin, text.find('\n', begin) - begin);
+    const std::string margin(line.find_first_not_of(' ') + indent, ' ');
+    std::string rest = line;
+    while (rest.size() > kWidth) {
+      const size_t end = rest.rfind(' ', kWidth);
+      if (end == rest.npos || end < margin.size()) break;  // a word that is too long
+      result += rest.substr(0, end) + "\n";
+      rest = margin + rest.substr(end + 1);
+    }
+    result += rest + (begin + line.size() < text.size() ? "\n" : "");
+  }
+  return result;
+}
+
+/// The shape of the result, or of what the epilogue function reduces it to; with @words@.
+std::string shape_of_result(const GemmProblem& p, InputShape shape) {
+  const Grouping cut = p.groups.dimension;
+  if (p.conv.kind != Conv::none) {
+    const bool filters = p.conv.kind == Conv::wgrad;
+    switch (shape) {
+      case InputShape::scalar:
+        return "()";
+      case InputShape::row:
+        return filters ? "(1, @w_channels@, @filter_size@)" : "(@result_channels@,)";
+      case InputShape::column:
+        return filters ? "(@w_filters@,)" : "(images, 1, @result_pixels@)";
+      case InputShape::matrix:
+        return filters ? "(@w_filters@, @w_channels@, @filter_size@)" : "(images, @result_channels@, @result_pixels@)";
+    }
+  }
+  const bool masked = cut == Grouping::m && p.groups.bounds == GroupBounds::counts;
+  const bool rows = shape == InputShape::column || shape == InputShape::matrix;
+  const bool columns = shape == InputShape::row || shape == InputShape::matrix;
+  const std::string entry = fmt::format("{}, {}", rows ? masked ? "rows" : "m" : "1", columns ? "n" : "1");
+  if (masked || cut == Grouping::k) return fmt::format("[groups, {}]", entry);
+  const std::string own = rows && columns ? "m, n" : rows ? "m" : columns ? "n" : "";
+  if (cut == Grouping::none) return fmt::format("[{}] or [batch, {}]", own, entry);
+  if (shape == InputShape::matrix || !is_over_groups(cut, shape)) return fmt::format("[{}]", own);
+  return own.empty() ? "[groups]" : fmt::format("[groups, {}]", own);
+}
+
 /// What the operator makes: D, the function's outputs beside it, the largest magnitude.
 void describe_results(const GemmProblem& p, Vocabulary& v) {
-  std::vector<std::string> names = {"out"}, results = {v.words["result"]}, variables = {"result"};
-  std::vector<std::string> tensors = {"Tensor"};
-  const auto add = [&](const std::string& name, const std::string& argument) {
+  std::vector<std::string> names = {"out"}, variables = {"result"}, tensors = {"Tensor"};
+  std::string about =
+      fmt::format("        {}: @d_dtype@ {}", v.words["result"], shape_of_result(p, InputShape::matrix));
+  const auto add = [&](const std::string& name, const std::string& argument, const std::string& text) {
     names.push_back(argument);
-    results.push_back(name);
+    about += fmt::format(".\n        {}: {}", name, text);
     variables.push_back(name);
     tensors.emplace_back("Tensor");
   };
   const size_t outputs = p.epilogue.function == nullptr ? 1 : p.epilogue.function->outputs().size();
   for (size_t i = 1; i < outputs; ++i) {
     const std::string& name = p.epilogue.function->outputs()[i].name;
-    add(name, "out_" + name);
+    const EpilogueLayout& layout = p.epilogue.outputs[i - 1];
+    std::string text = fmt::format("{} {}", to_string(layout.dtype), shape_of_result(p, layout.shape));
+    if (layout.shape != InputShape::matrix) text += ", " + meaning_of_output(p, uint32_t(i - 1));
+    add(name, "out_" + name, text);
   }
   const std::vector<std::string> outs = names;
-  if (p.has_amax) add("amax", "amax");
+  if (p.has_amax) add("amax", "amax", "float32 [1], the largest |@result@|");
   std::string schema;
   for (size_t i = 0; i < names.size(); ++i)
     schema += fmt::format("{}    \"Tensor({}!) {}", i == 0 ? "" : ", \"\n", char('a' + i), names[i]);
@@ -173,7 +224,7 @@ void describe_results(const GemmProblem& p, Vocabulary& v) {
   v.words["out_schema"] = schema + "\"";
   v.words["out_names"] = fmt::format("\"{}\"", fmt::join(outs, "\", \""));
   v.words["results_schema"] = names.size() > 1 ? fmt::format("({})", fmt::join(tensors, ", ")) : std::string("Tensor");
-  v.words["results_text"] = fmt::format("{}", fmt::join(results, ", "));
+  v.words["results_about"] = wrapped(expand(about + ".", v), 4);
   v.words["result_names"] = fmt::format("{}", fmt::join(variables, ", "));
   if (p.has_amax) variables.pop_back();
   const char* const amax = p.has_amax ? ", amax=amax" : "";
@@ -223,6 +274,7 @@ void describe_signature(const GemmProblem& p, Vocabulary& v) {
   set("options",
       each(s.by_keyword, "        ", ",\n", [](const Argument& x) { return fmt::format("\"{0}\": {0}", x.name); }));
   set("about", each(s.positional, "        ", "\n", [](const Argument& x) { return x.name + ": " + x.about; }));
+  v.words["about"] = wrapped(v.words["about"], 4);
   describe_results(p, v);
   set("argument_names", each(s.positional, "    \"", "\",\n", name));
 }

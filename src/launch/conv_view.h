@@ -7,8 +7,8 @@
 
 namespace cleave {
 
-/// The problem with the sizes of the kernel's product, in which the batch may be taps, and which may be read the other way. `c`: what names a kernel will
-/// do. `classes`: those side by side, of a kernel that has them so.
+/// The problem with the sizes of the kernel's product, in which the batch may be taps, and which may be read the other
+/// way. `c`: what names a kernel will do. `classes`: those side by side, of a kernel that has them so.
 inline GemmProblem conv_view(const GemmProblem& problem, const GemmConfig& c, const ConvClasses& classes) {
   const ConvLayout& conv = problem.conv;
   GemmProblem view = problem;

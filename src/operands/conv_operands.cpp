@@ -8,7 +8,6 @@
 #include "base/refuse.h"
 #include "cleave/conv.h"
 #include "cleave/core/saturate.h"
-#include "cleave/epilogue.h"
 #include "cleave/names.h"
 #include "operands/epilogue_operands.h"
 #include "operands/scales.h"
@@ -153,18 +152,14 @@ class Builder {
   }
 
   void place_d() {
-    std::optional<DType> d_type = options_.d_type;
-    const EpilogueFunction* const function = t_.epilogue.function;
-    if (function != nullptr && !d_type) d_type = function->outputs()[0].dtype;
+    const std::optional<DType> d_type = asked_type(options_.d_type, t_.epilogue.function);
     if (!t_.out) {
       p_.d.dtype = d_type.value_or(default_output(p_));
       return;
     }
     const Operand& out = *t_.out;
     check(out, "out", form(kAnyType));
-    if (d_type && *d_type != out.dtype) {
-      refuse_type("out is {}, but out_dtype is {}; omit one of them", to_string(out.dtype), to_string(*d_type));
-    }
+    check_type_of_out(out, d_type);
     p_.d = layout_like_d(out, "out", true);
     arguments_.d = out.data;
   }

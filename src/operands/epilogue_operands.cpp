@@ -170,6 +170,15 @@ EpilogueProblem epilogue_for(Activation activation, const EpilogueFunction* func
   return problem;
 }
 
+std::optional<DType> asked_type(std::optional<DType> option, const EpilogueFunction* function) {
+  return option || function == nullptr ? option : function->outputs()[0].dtype;
+}
+
+void check_type_of_out(const Operand& out, std::optional<DType> asked) {
+  if (!asked || *asked == out.dtype) return;
+  refuse_type("out is {}, but out_dtype is {}; omit one of them", to_string(out.dtype), to_string(*asked));
+}
+
 void place_epilogue(const EpilogueTensors& tensors, GemmCall& call) {
   detail::place_epilogue(tensors, MatrixPlacer(call), call);
 }

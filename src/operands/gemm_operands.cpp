@@ -5,7 +5,6 @@
 
 #include "base/refuse.h"
 #include "cleave/core/math.h"
-#include "cleave/epilogue.h"
 #include "cleave/names.h"
 #include "operands/epilogue_operands.h"
 #include "operands/group_bounds.h"
@@ -184,9 +183,7 @@ class Builder {
   }
 
   void place_d() {
-    std::optional<DType> d_type = options_.d_type;
-    const EpilogueFunction* const function = t_.epilogue.function;
-    if (function != nullptr && !d_type) d_type = function->outputs()[0].dtype;
+    const std::optional<DType> d_type = asked_type(options_.d_type, t_.epilogue.function);
     if (!t_.out) {
       const int64_t entries = call_.batched && !call_.stacks_rows() ? p_.batch : 1;
       p_.d = packed_layout(d_type.value_or(default_output(p_)), entries, p_.m, p_.n);
@@ -194,9 +191,7 @@ class Builder {
     }
     const Operand& out = *t_.out;
     check(out, "out", {2, 3, kAnyType});
-    if (d_type && *d_type != out.dtype) {
-      refuse_type("out is {}, but out_dtype is {}; omit one of them", to_string(out.dtype), to_string(*d_type));
-    }
+    check_type_of_out(out, d_type);
     if (call_.batched != (out.ndim == 3) || !has_shape_of_d(out, false)) {
       refuse_value("out is {}; it must be {}", shape_text(out), shape_of_d());
     }

@@ -1,6 +1,7 @@
 // What the operands of a problem are called where it was made: problems know only a, b and d.
 #pragma once
 
+#include <initializer_list>
 #include <string_view>
 #include <vector>
 
@@ -21,6 +22,15 @@ std::vector<Role> roles_of(Conv kind, bool transposed = false);
 [[noreturn]] void refuse_with_roles(const Error& error, const std::vector<Role>& roles);
 
 /// The result of body(), whose errors say which operand is which.
+template <class Body>
+decltype(auto) with_roles(std::initializer_list<Role> roles, const Body& body) {
+  try {
+    return body();
+  } catch (const Error& error) {
+    refuse_with_roles(error, roles);
+  }
+}
+
 template <class Body>
 decltype(auto) with_roles(Conv kind, const Body& body, bool transposed = false) {
   try {

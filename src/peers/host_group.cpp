@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstring>
 #include <thread>
 
@@ -33,6 +34,21 @@ void HostGroup::gather(const MeetingParams& meeting, size_t offset, size_t bytes
   }
 }
 
+void HostGroup::push(const MeetingParams& meeting, std::span<const Rows> parts, void*) const {
+  const auto place_of = [&](uint32_t block, const Rows& part, uint32_t rank) {
+    return reinterpret_cast<char*>(meeting.headers[block]) + reserved(size()) + part.place + rank * part.share;
+  };
+  for (const Rows& part : parts) {
+    for (uint32_t peer = 0; part.bytes > 0 && peer < meeting.size; ++peer)
+      std::memcpy(place_of(peer, part, rank()), part.own, part.bytes);
+  }
+  meet(meeting);
+  for (const Rows& part : parts) {
+    if (part.out != nullptr && part.share > 0)
+      std::memcpy(part.out, place_of(rank(), part, 0), part.share * size_t(size()));
+  }
+}
+
 void HostGroup::meet(const MeetingParams& p) const {
   GroupHeader& own = *p.headers[p.rank];
   const Arrival arrival{own.epochs[p.first] + 1, p.signature};
@@ -53,6 +69,28 @@ void HostGroup::meet(const MeetingParams& p) const {
     record_.outcome = outcome;
     check();
   }
+}
+
+void HostGroup::say_reset(uint64_t word, int to) const {
+  std::atomic_ref(header(to).resets[rank()]).store(word, std::memory_order_release);
+}
+
+std::array<uint64_t, kMostRanks> HostGroup::read_resets() const {
+  std::array<uint64_t, kMostRanks> words;
+  for (size_t r = 0; r < kMostRanks; ++r)
+    words[r] = std::atomic_ref(header(rank()).resets[r]).load(std::memory_order_acquire);
+  return words;
+}
+
+void HostGroup::clear() const {
+  char* const block = reinterpret_cast<char*>(&header(rank()));
+  std::memset(block, 0, offsetof(GroupHeader, resets));
+  std::memset(block + kGroupHeaderBytes, 0, reserved(size()) - kGroupHeaderBytes);
+  header(rank()).broken = 1;
+}
+
+void HostGroup::mend() const {
+  header(rank()).broken = 0;
 }
 
 }  // namespace cleave

@@ -1,6 +1,7 @@
 #include "peers/mapped_group.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -11,6 +12,7 @@
 #include "peers/device_group.h"
 #include "peers/gather_launch.h"
 #include "peers/host_group.h"
+#include "peers/push_launch.h"
 
 namespace cleave {
 
@@ -50,6 +52,19 @@ void MappedGroup::gather(const void* own, size_t bytes, void* out, std::string_v
   gather(meeting(call), offset, bytes, out, stream);
 }
 
+void MappedGroup::push(std::span<const Rows> parts, std::string_view call, void* stream) const {
+  if (parts.empty() || parts.size() > kPushedParts)
+    refuse_value("parts are {}; push() takes 1 to {}", parts.size(), kPushedParts);
+  for (const Rows& part : parts) {
+    if (part.place % 16 != 0 || part.place > bytes() || part.share > (bytes() - part.place) / size_t(size()))
+      refuse_value("a place of {} ranks' {} bytes begins at {}; it must be in the staging, of {}, at a multiple of 16",
+                   size(), part.share, part.place, bytes());
+    if (part.bytes > part.share) refuse_value("a rank has {} bytes of a share of {}", part.bytes, part.share);
+    if ((part.out == nullptr) != (parts[0].out == nullptr)) refuse_value("one part has an out and another has none");
+  }
+  push(meeting(call), parts, stream);
+}
+
 MeetingParams MappedGroup::meeting(std::string_view call) const {
   check();
   MeetingParams params{.record = &record(),
@@ -62,14 +77,18 @@ MeetingParams MappedGroup::meeting(std::string_view call) const {
 }
 
 void MappedGroup::abort() const {
-  *static_cast<volatile uint32_t*>(&record().abort) = 1;
+  std::atomic_ref(record().abort).fetch_add(1);
+}
+
+uint32_t MappedGroup::aborts() const {
+  return *static_cast<const volatile uint32_t*>(&record().abort);
 }
 
 std::string MappedGroup::problem() const {
   const GroupRecord& found = record();
   const Outcome outcome = *static_cast<const volatile Outcome*>(&found.outcome);
   if (outcome == Outcome::arrived)  // as before each call, which makes no text
-    return *static_cast<const volatile uint32_t*>(&found.abort) != 0 ? "the group was aborted" : "";
+    return aborts() != 0 ? "the group was aborted" : "";
   const std::string call = call_of(found.expected.signature);
   switch (outcome) {
     case Outcome::arrived:
@@ -121,7 +140,10 @@ std::string MappedGroup::call_of(uint32_t signature) const {
 
 void Group::check() const {
   if (const std::string found = problem(); !found.empty()) {
-    refuse(ErrorCode::peer, "{}. The group is of no use any more; make another of the ranks that are left.", found);
+    refuse(
+        ErrorCode::peer,
+        "{}. The group is of no use until all ranks reset() it; if one is lost, make another of those that are left.",
+        found);
   }
 }
 

@@ -27,14 +27,16 @@ class CLEAVE_TOOLS Places {
   size_t bytes() const { return bytes_; }
   /// That of the next call, on `stream`. Throws as Group::barrier does.
   int next(void* stream);
+  /// As at first, where all ranks do it: behind Group::reset.
+  void reset() { *this = Places(group_); }
   /// Enqueues a copy of this rank's to its place, `offset` bytes behind where that begins.
   void put(const void* from, size_t bytes, int place, size_t offset, void* stream) const;
   /// Where a rank's place begins.
   char* at(int rank, int place) const { return static_cast<char*>(group_->staging(rank)) + size_t(place) * bytes_; }
 
  private:
-  const std::shared_ptr<const Group> group_;
-  const size_t bytes_;
+  std::shared_ptr<const Group> group_;
+  size_t bytes_;
   unsigned eager_ = 0, captured_ = 0;  // calls so far
   unsigned long long capture_ = 0;     // the last one
 };

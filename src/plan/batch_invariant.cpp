@@ -138,10 +138,6 @@ void set_default_determinism(Determinism value) {
   promised().store(value, std::memory_order_relaxed);
 }
 
-bool has_one_order(const GemmProblem& problem) {
-  return is_batch_invariant(problem) && !sums_are_integers(problem);
-}
-
 std::optional<SumOrder> sum_order(const Choice& choice) {
   const Spec& s = choice.spec;
   // Warps of the streamed kernel cut K, by tile.

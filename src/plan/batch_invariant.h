@@ -23,9 +23,6 @@ struct SumOrder {
   friend bool operator==(const SumOrder&, const SumOrder&) = default;
 };
 
-/// Whether every plan must sum K in the same order: not where integers are summed, of which all have the same bits.
-bool has_one_order(const GemmProblem& problem);
-
 /// Nothing of kernels whose bits were not compared: narrow ones, stream_k.
 std::optional<SumOrder> sum_order(const Choice& choice);
 

@@ -11,12 +11,12 @@
 #include "launch/gemm_grid.h"
 #include "launch/limits.h"
 #include "plan/conv_choice.h"
-#include "plan/cost/cost.h"
 #include "plan/direct/choice.h"
 #include "plan/function_config.h"
 #include "plan/operand_layout.h"
 #include "plan/quantize_apart.h"
 #include "plan/reductions.h"
+#include "plan/resident_clusters.h"
 #include "plan/tile_shape.h"
 #include "problem/conv.h"
 #include "problem/problem.h"
@@ -93,53 +93,67 @@ void expect(const GemmTiles& tiles, Choice& choice) {
   }
 }
 
+/// A scale is shared by at most a k block, as far as the kernel knows.
+WeightConfig weight_config(const GemmProblem& p) {
+  const WeightLayout& weights = p.weights_a;
+  if (weights.format == WeightFormat::none) return {};
+  const bool within = weights.group < min_of<int64_t>(p.k, kWidestWeightGroup);  // a k block
+  return {weights.format, within ? uint32_t(weights.group) : kWidestWeightGroup, weights.has_zero};
+}
+
+EpilogueConfig epilogue_config(const Spec& spec, const GemmProblem& p) {
+  EpilogueConfig c;
+  c.d = p.d.dtype;
+  c.order = output_order(p).value_or(Order::row);
+  c.has_c = p.has_c;
+  c.c_pairs = c_has_pairs(p, spec.fuses_classes);
+  c.c = p.has_c ? p.c.dtype : c.d;  // one kernel for all problems that do not read C (or the bias)
+  c.bias = p.bias;
+  c.bias_dtype = p.bias == Bias::none ? c.d : p.bias_dtype;
+  c.scaling = scaling_of(p);
+  if (c.scaling == Scaling::vector) {
+    c.scaled_rows = p.scale_a.kind == Scaling::vector;
+    c.scaled_columns = p.scale_b.kind == Scaling::vector;
+  }
+  c.has_zero = p.has_zero;
+  c.has_scale_d = p.has_scale_d;
+  c.has_amax = p.has_amax;
+  c.has_scale_out = finds_scales(p);
+  c.ue8m0 = p.ue8m0_scale_out;
+  c.function = function_config(p, spec.fuses_classes);
+  return c;
+}
+
 /// What the problem and the spec say by themselves.
 GemmConfig base_config(const Spec& spec, const GemmProblem& p, const OperandLayouts& operands) {
   GemmConfig c;
   c.family = spec.family;
   c.operands.a = p.a.dtype;
   c.operands.b = p.b.dtype;
-  if (const WeightLayout& weights = p.weights_a; weights.format != WeightFormat::none) {
-    const bool within = weights.group < min_of<int64_t>(p.k, kWidestWeightGroup);  // a k block
-    c.weights = {weights.format, within ? uint32_t(weights.group) : kWidestWeightGroup, weights.has_zero};
-  }
-  c.epilogue.d = p.d.dtype;
-  c.operands.precision = p.precision;
-  c.epilogue.has_c = p.has_c;
-  c.epilogue.c_pairs = c_has_pairs(p, spec.fuses_classes);
-  c.epilogue.c = p.has_c ? p.c.dtype : c.epilogue.d;  // one kernel for all problems that do not read C (or the bias)
-  c.epilogue.bias = p.bias;
-  c.epilogue.bias_dtype = p.bias == Bias::none ? c.epilogue.d : p.bias_dtype;
-  c.epilogue.function = function_config(p, spec.fuses_classes);
   c.operands.a_major = operands.a.major;
   c.operands.b_major = operands.b.major;
+  c.operands.precision = p.precision;
   c.operands.listed = p.gather.given;
-  c.epilogue.order = output_order(p).value_or(Order::row);
-  c.epilogue.scaling = scaling_of(p);
-  if (c.epilogue.scaling == Scaling::vector) {
-    c.epilogue.scaled_rows = p.scale_a.kind == Scaling::vector;
-    c.epilogue.scaled_columns = p.scale_b.kind == Scaling::vector;
-  }
-  c.scales.rows_a = c.epilogue.scaling == Scaling::block ? p.scale_a.rows : 1;
-  c.scales.rows_b = c.epilogue.scaling == Scaling::block ? p.scale_b.rows : 1;
-  c.scales.promote = c.epilogue.scaling == Scaling::block || (is_fp8(c.operands.a) && !p.fast_accumulation) ||
-                     in_parts(p.precision) || (has_weights(c) && size_of(c.operands.a) == 1);
+  c.weights = weight_config(p);
+  c.schedule.split = spec.split;
+  c.schedule.in_turn = spec.in_turn;
+  c.schedule.grouping = p.groups.dimension;
+  c.schedule.group_capacity =
+      c.schedule.grouping == Grouping::none ? 0 : std::bit_ceil(std::max(uint32_t(p.batch), 16u));
+  c.schedule.apart = p.groups.apart;
   c.conv.kind = p.conv.kind;
   c.conv.fuses_classes = spec.fuses_classes;
   c.conv.gather = spec.gather;
   c.conv.half_lines = spec.half_lines;
   c.conv.turned = p.conv.kind == Conv::wgrad && spec.transposed;
-  c.schedule.grouping = p.groups.dimension;
-  c.schedule.group_capacity =
-      c.schedule.grouping == Grouping::none ? 0 : std::bit_ceil(std::max(uint32_t(p.batch), 16u));
-  c.schedule.apart = p.groups.apart;
-  c.epilogue.has_zero = p.has_zero;
-  c.epilogue.has_scale_d = p.has_scale_d;
-  c.epilogue.has_amax = p.has_amax;
-  c.epilogue.has_scale_out = finds_scales(p);
-  c.epilogue.ue8m0 = p.ue8m0_scale_out;
-  c.schedule.split = spec.split;
-  c.schedule.in_turn = spec.in_turn;
+  c.epilogue = epilogue_config(spec, p);
+  const bool by_block = c.epilogue.scaling == Scaling::block;
+  if (by_block) {
+    c.scales.rows_a = p.scale_a.rows;
+    c.scales.rows_b = p.scale_b.rows;
+  }
+  c.scales.promote = by_block || (is_fp8(c.operands.a) && !p.fast_accumulation) || in_parts(p.precision) ||
+                     (has_weights(c) && size_of(c.operands.a) == 1);
   return c;
 }
 

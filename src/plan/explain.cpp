@@ -6,6 +6,7 @@
 #include "plan/batch_invariant.h"
 #include "plan/catalogue/candidates.h"
 #include "plan/spec.h"
+#include "problem/problem.h"
 
 namespace cleave {
 

@@ -43,9 +43,8 @@ void refuse_unserved(const GemmProblem& problem, const DeviceInfo& device) {
     refuse(ErrorCode::unsupported,
            "kernel=\"sm90\" cannot serve this convolution on {}: it needs sm_90, channels and filters whose bytes are "
            "multiples of 16, 16-bit operands (or fprop), groups of whole blocks of 128 bytes or at most 32 wider "
-           "ones, strides up to 8 (4 x 4 "
-           "in dgrad), and padding and filters within 128 pixels (16 where there is depth); use kernel=\"portable\" or "
-           "\"auto\"",
+           "ones, strides up to 8 (4 x 4 in dgrad), and padding and filters within 128 pixels (16 where there is "
+           "depth); use kernel=\"portable\" or \"auto\"",
            device.name);
   }
   if (problem.kernel == KernelFamily::sm90) {
@@ -63,19 +62,10 @@ void refuse_unserved(const GemmProblem& problem, const DeviceInfo& device) {
   if (problem.kernel == KernelFamily::direct) {
     refuse(
         ErrorCode::unsupported,
-        "kernel=\"direct\" serves conv1d, conv2d and their gradients of float types, in groups of 1, 2, 4 or 8 "
-        "channels and as many filters, whose groups follow each other, with strides up to 4 and without split_k_mode "
-        "and without a function that reduces D (weight gradients: with \"parallel\", without any function, with "
-        "filters up to 11 and as many channels as registers hold), and conv1d and conv2d, and their weight gradients, "
-        "of up to 4 channels in one group of 16-bit types, whose lines have no gaps and an even number of elements and "
-        "whose filters are few taps without dilation along a line, and data gradients of such types to up to 24 "
-        "channels in one group, from filters in multiples of 8 of few taps, and weight gradients (of conv3d, too) of "
-        "up "
-        "to 16 filters of such types from channels in multiples of 8, and conv1d, conv2d and their gradients of such "
-        "types whose "
-        "groups have 8, 16, 32 or 64 channels to make, up to 64 in multiples of 8 to gather, and few "
-        "taps (weight gradients: where warps share them evenly, not 64 by 64), and those of one tap in one group, of "
-        "up to 192 channels to gather and 1024 to make in multiples of 8; use kernel=\"auto\"");
+        "kernel=\"direct\" cannot serve this {}: it serves convolutions and gradients of narrow groups, few channels "
+        "or few filters, as docs/convolution.md#direct-kernels lists them, without split_k_mode (weight gradients: "
+        "\"parallel\") and without a function that reduces D (weight gradients: without any); use kernel=\"auto\"",
+        problem.conv.kind == Conv::none ? "product" : "convolution");
   }
   if (reduces(problem) && has_many_parts(problem)) {
     refuse(ErrorCode::unsupported,

@@ -11,7 +11,6 @@
 #include "cleave/config/threads.h"
 #include "launch/conv_grid.h"
 #include "launch/limits.h"
-#include "plan/batch_invariant.h"
 #include "plan/conv_choice.h"
 #include "plan/registers.h"
 #include "problem/placement.h"

@@ -39,6 +39,11 @@ inline bool is_batch_invariant(const GemmProblem& problem) {
   return problem.deterministic >= Determinism::batch_invariant;
 }
 
+/// Whether every plan must sum K in the same order: not where integers are summed, of which all have the same bits.
+inline bool has_one_order(const GemmProblem& problem) {
+  return is_batch_invariant(problem) && !sums_are_integers(problem);
+}
+
 /// The epilogue function's, if it is ready-made, or else none.
 Activation activation_of(const GemmProblem& problem);
 

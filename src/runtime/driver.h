@@ -47,6 +47,7 @@ namespace cleave {
   X(mem_unmap, MemUnmap, 10020)                                                                      \
   X(memcpy_dtod_async, MemcpyDtoDAsync, 3020)                                                        \
   X(memcpy_dtoh_async, MemcpyDtoHAsync, 3020)                                                        \
+  X(memcpy_htod_async, MemcpyHtoDAsync, 3020)                                                        \
   X(memset_d8_async, MemsetD8Async, 3020)                                                            \
   X(module_get_function, ModuleGetFunction, 2000)                                                    \
   X(module_load_data, ModuleLoadData, 2000)                                                          \

@@ -133,9 +133,20 @@ TEST(EmitRefuses, PlansWithoutAKernel) {
   expect_refusal([&] { emit(*empty, as_cuda()); }, ErrorCode::invalid_argument, {"empty D"});
 }
 
-TEST(EmitRefuses, ReductionsInExtensions) {
+TEST(EmitRefuses, ABackwardThatIsNone) {
   const auto own = planned(with_reductions(product(512, 256, 512, DType::bf16, DType::bf16), over_rows()));
-  expect_refusal([&] { emit(*own, as_cuda(EmitTarget::pytorch)); }, ErrorCode::unsupported, {"reduces D", "emit C++"});
+  EmitOptions options = as_cuda(EmitTarget::pytorch);
+  options.backward = "acc = cosine grad_d";
+  expect_refusal([&] { emit(*own, options); }, ErrorCode::invalid_argument, {"cosine"});
+}
+
+TEST(EmitReductions, AreOutputsOfExtensions) {
+  const auto own = planned(with_reductions(product(512, 256, 512, DType::bf16, DType::bf16), over_rows()));
+  EmitOptions options = as_cuda(EmitTarget::pytorch);
+  options.backward = "grad_d matrix\nacc = multiply grad_d 2";
+  const std::string python = emit(*own, options).at("projection/_operation.py");
+  expect_parts(python, {"\"total\": (torch.float32, \"row\")", "\"largest\": (torch.float32, \"scalar\")",
+                        "BACKWARD = \"\"\"", "multiply grad_d 2"});
 }
 
 TEST(EmitReductions, HaveASecondKernel) {
@@ -143,7 +154,7 @@ TEST(EmitReductions, HaveASecondKernel) {
   const EmittedFiles files = emit(*own, as_cuda(EmitTarget::cpp, {"sm_90a", "sm_80"}));
   expect_parts(files.at("kernels/projection.cu"), {"sm_80_reduce(", "sm_90a_reduce(", "reduce_partials.h"});
   expect_parts(files.at("include/emitted/projection.h"),
-               {"RowOutput total;", "ScalarOutput largest;", "total = sum(v0, over=\"rows\")",
+               {"RowOutput total;", "ScalarOutput largest;", "total = sum(v2, over=\"rows\")",
                 "largest = absmax(acc, over=\"all\")"});
 }
 

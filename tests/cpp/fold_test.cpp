@@ -15,6 +15,7 @@
 #include "peers/fold_launch.h"
 #include "peers/fold_problem.h"
 #include "peers/gather_launch.h"
+#include "peers/push_launch.h"
 
 namespace cleave {
 namespace {
@@ -209,8 +210,49 @@ TEST(GatherLaunches, CtasFollowFromBytesAlone) {
   }
 }
 
+/// What a rank pushes: `bytes` of shares of so many, and perhaps 4 for each 64 of them.
+std::vector<Group::Rows> pushed_rows(const void* own, size_t bytes, size_t share, bool scales) {
+  std::vector<Group::Rows> parts = {{.own = own, .bytes = bytes, .share = share}};
+  if (scales) parts.push_back({.own = own, .bytes = bytes / 16, .share = share / 16});
+  return parts;
+}
+
+TEST(PushLaunches, CtasAndTheirChunksFollowFromSharesAlone) {
+  alignas(16) static char memory[32];
+  for (const size_t share : {0, 64, 4096, 4160, 1 << 20, 1 << 24}) {
+    for (const bool scales : {false, true}) {
+      const auto whole = pushed_rows(memory, share, share, scales),
+                 few = pushed_rows(memory + 1, share / 64, share, scales);
+      const LaunchShape shape = push_shape(whole);
+      EXPECT_EQ(shape.grid.x, push_shape(few).grid.x);
+      EXPECT_LE(shape.grid.x, kMostReadingCtas);
+      EXPECT_EQ(push_config(whole).bytes, 16u);
+      EXPECT_EQ(push_config(few).bytes, 1u);
+      const PushRowsParams params = push_params(whole, 3), of_few = push_params(few, 3);
+      for (size_t i = 0; i < whole.size(); ++i) {
+        EXPECT_GE(params.parts[i].chunk * shape.grid.x, whole[i].share);
+        EXPECT_EQ(params.parts[i].chunk % 16, 0u);
+        EXPECT_EQ(params.parts[i].chunk, of_few.parts[i].chunk);
+      }
+    }
+  }
+}
+
+TEST(PushLaunches, EachConfigurationHasItsPlace) {
+  std::set<int> numbers;
+  for (const uint32_t bytes : {16, 4, 1})
+    for (const uint32_t second : {0, 16, 4, 1})
+      for (const bool keeps : {false, true}) numbers.insert(number_of({bytes, second, keeps}));
+  EXPECT_EQ(numbers.size(), size_t(kPushingKernels));
+  EXPECT_EQ(*numbers.begin(), 0);
+  EXPECT_EQ(*numbers.rbegin(), kPushingKernels - 1);
+}
+
 TEST(PeerKernels, CompileWithoutSpills) {
   std::set<std::string> sources;
+  for (const uint32_t bytes : {16, 4, 1})
+    for (const uint32_t second : {0u, bytes})
+      for (const bool keeps : {false, true}) sources.insert(translation_unit(PushRowsConfig{bytes, second, keeps}));
   for (const uint32_t ranks : {1, 2, 3, 8, 16}) {
     for (const DType type : {DType::bf16, DType::f16, DType::f32}) {
       FoldConfig config{.ranks = ranks, .partial = type, .d = type};

@@ -1,8 +1,10 @@
 // Groups of threads on the host: barriers, what they say of peers that do not come, and memory that is shared.
 #include "cleave/group.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <barrier>
 #include <chrono>
 #include <cstdlib>
@@ -113,6 +115,84 @@ TEST(Group, AbortEndsTheWait) {
   EXPECT_NE(group->problem(), "");
 }
 
+TEST(Group, ResetMakesABrokenGroupWholeAgain) {
+  const Timeout timeout("2");
+  for (const int size : {1, 2, 3, 8}) {
+    Ranks ranks(size);
+    ranks.run([&](int rank, const Group& group) {
+      constexpr int kRounds = 11;
+      for (int round = 0; round < kRounds; ++round) {
+        const bool last = round + 1 == kRounds;  // one rank leaves, and the others wait for it
+        if (last && rank == 0) group.abort();
+        if (size > 1) {
+          const auto call = last ? std::string("a call") : fmt::format("rank {}", rank);
+          EXPECT_NE(error_of([&] { group.barrier(call, nullptr); }, ErrorCode::peer), "");
+        }
+        group.reset();
+        ASSERT_EQ(group.problem(), "");
+        const auto place = [&](int of) { return static_cast<uint32_t*>(group.staging(of)) + round % 2; };
+        *place((rank + 1) % size) = uint32_t(rank + 100 * round);
+        for (int call = 0; call < 3; ++call) group.barrier("a call", nullptr);
+        ASSERT_EQ(*place(rank), uint32_t((rank + size - 1) % size + 100 * round));
+      }
+    });
+  }
+}
+
+TEST(Group, ResetIsRefusedWhereARankDoesNotCome) {
+  const Timeout timeout("0.5");
+  Ranks ranks(3);
+  std::barrier met(2), all(3);
+  ranks.run([&](int rank, const Group& group) {
+    if (rank != 1) {
+      EXPECT_TRUE(error_of([&] { group.barrier("a call", nullptr); }, ErrorCode::peer).starts_with(group.problem()));
+      met.arrive_and_wait();
+      const std::string said = error_of([&] { group.reset(); }, ErrorCode::peer);
+      EXPECT_NE(said.find("for rank 1 in reset(), which did not come: it has died"), std::string::npos) << said;
+      EXPECT_NE(group.problem(), "");
+    }
+    all.arrive_and_wait();  // the other one was late
+    group.reset();
+    group.barrier("a call", nullptr);
+    EXPECT_EQ(group.problem(), "");
+  });
+}
+
+TEST(Group, AbortEndsAReset) {
+  Ranks ranks(2);
+  const auto group = ranks.group(0);
+  group->abort();  // which would be mended
+  std::jthread other([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    group->abort();
+  });
+  EXPECT_EQ(error_of([&] { group->reset(); }, ErrorCode::peer), "reset() was aborted while rank 0 waited for rank 1");
+  EXPECT_EQ(group->problem(), "the group was aborted");
+}
+
+/// Ranks that give up and begin again, at any moment, agree in the end.
+TEST(Group, ResetsThatFailCanBeRepeated) {
+  const Timeout timeout("0.02");
+  for (int trial = 0; trial < 20; ++trial) {
+    Ranks ranks(3);
+    std::atomic<int> failures = 0, through = 0;
+    ranks.run([&](int rank, const Group& group) {
+      std::mt19937 random{uint32_t(3 * trial + rank)};
+      while (through == 0) {  // one that is through has met the others
+        std::this_thread::sleep_for(std::chrono::milliseconds(random() % 30));
+        try {
+          group.reset();
+          for (int call = 0; call < 10; ++call) group.barrier("a call", nullptr);
+          ++through;
+        } catch (const Error& error) {
+          ASSERT_EQ(error.code(), ErrorCode::peer);
+          ASSERT_LT(++failures, 3000);
+        }
+      }
+    });
+  }
+}
+
 TEST(Group, BarriersBesideAreASequenceOfTheirOwn) {
   Ranks ranks(2);
   ranks.run([&](int rank, const Group& group) {
@@ -146,6 +226,45 @@ TEST(Group, GathersOnePlaceOfEveryRank) {
       EXPECT_NE(refused(&group, 1).find("they must be in this rank's staging"), std::string::npos);
       EXPECT_NE(refused(staging, group.bytes() + 1).find("they must be in this rank's staging"), std::string::npos);
       EXPECT_NE(refused(staging + 8, 8).find("it must be a multiple of 16 bytes"), std::string::npos);
+    });
+  }
+}
+
+TEST(Group, PushesRowsToEveryRank) {
+  for (const int size : {1, 2, 5}) {
+    Ranks ranks(size);
+    ranks.run([&](int rank, const Group& group) {
+      std::mt19937 random{uint32_t(rank)};
+      for (int call = 0; call < 100; ++call) {
+        const size_t share = size_t(1 + call % 50), place = size_t(call % 2) * 2048;
+        const size_t bytes = rank + 1 < size ? share : size_t(call) % (share + 1);  // the last one has fewer
+        const std::string own(bytes, char('a' + rank)), other(share, char('A' + rank));
+        std::string all(share * size_t(size), '-'), scales = all;
+        if (random() % 8 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 200));
+        const bool keeps = call % 3 > 0;
+        const Group::Rows parts[] = {{own.data(), bytes, share, place, keeps ? all.data() : nullptr},
+                                     {other.data(), share, share, place + 1024, keeps ? scales.data() : nullptr}};
+        group.push(parts, "letters", nullptr);
+        const auto rows_of = [&](const std::string& out, size_t at, int from) {
+          const char* const rows = keeps ? out.data() : static_cast<const char*>(group.staging(rank)) + at;
+          return std::string_view(rows + size_t(from) * share, share);
+        };
+        for (int from = 0; from < size; ++from) {
+          const size_t written = from + 1 < size ? share : size_t(call) % (share + 1);
+          ASSERT_EQ(rows_of(all, place, from).substr(0, written), std::string(written, char('a' + from)));
+          ASSERT_EQ(rows_of(scales, place + 1024, from), std::string(share, char('A' + from)));
+        }
+      }
+      const auto refused = [&](const std::vector<Group::Rows>& parts) {
+        return error_of([&] { group.push(parts, "letters", nullptr); }, ErrorCode::invalid_argument);
+      };
+      char out = 0;
+      EXPECT_EQ(refused({}), "parts are 0; push() takes 1 to 2");
+      EXPECT_NE(refused({{.share = group.bytes() / size_t(size) + 1}}).find("it must be in the staging"),
+                std::string::npos);
+      EXPECT_NE(refused({{.share = 1, .place = 8}}).find("at a multiple of 16"), std::string::npos);
+      EXPECT_EQ(refused({{.bytes = 2, .share = 1}}), "a rank has 2 bytes of a share of 1");
+      EXPECT_NE(refused({{.share = 1, .out = &out}, {.share = 1}}), "");
     });
   }
 }

@@ -49,4 +49,4 @@ def test_beside_c(tile: str) -> None:
     try:
         Case("wgrad", CASES["taps side by side"], "bfloat16", has_c=True).check_kernel(kernel(tile))
     except ValueError as error:
-        assert tile == "192x160" and "cannot serve" in str(error)
+        assert tile != "128x96" and "cannot serve" in str(error)  # registers

@@ -98,9 +98,34 @@ def soft_cap(acc):
     return 30.0 * cleave.tanh(acc / 30.0)
 
 
+@cleave.epilogue
+def normed(acc, stream: cleave.matrix):
+    x = acc + stream
+    return cleave.outputs(d=x, norm=cleave.sum_of_squares(x, over="columns"), largest=cleave.absmax(x))
+
+
+@cleave.epilogue
+def totalled(acc, shift: cleave.row):
+    x = cleave.silu(acc + shift)
+    return cleave.outputs(d=x, total=cleave.sum(x, over="rows"), whole=cleave.sum(x))
+
+
+@cleave.epilogue
+def fake_quantised(acc, step: cleave.row):
+    x = (acc / step).to("int8") * step
+    return cleave.outputs(d=x, total=cleave.sum(x, over="rows"))
+
+
+@fake_quantised.backward
+def straight_through(acc, step, grad_d, grad_total):
+    grad = cleave.where(abs(acc) < 100.0 * step, grad_d + grad_total, 0.0)
+    return {"acc": grad, "step": grad * 0.5}
+
+
 FUSED = gelu_residual(bias="bfloat16", scale=0.5, residual="bfloat16")
 MASKED = masked(mask="float32", floor="bfloat16", shift="float32")
 GATED = limited_swiglu(limit=7.0)
+NORMED, TOTALLED, QUANTISED = normed(stream="float32"), totalled(shift="float32"), fake_quantised(step="float32")
 
 OPERATIONS = [
     _operation("f16", BOTH, dtype="float16"),
@@ -150,6 +175,15 @@ OPERATIONS = [
     _operation("packed_gates", SM_90A, dtype="bfloat16", weights="int4", activation="swiglu", bias="row"),
     _operation("packed_fused_gates", SM_90A, _groups("m"), dtype="bfloat16", weights="mxfp4", epilogue=GATED),
     _operation("packed_fused", SM_90A, dtype="bfloat16", weights="int4", epilogue=FUSED),
+    _operation("reduced", BOTH, dtype="bfloat16", epilogue=NORMED),
+    _operation("reduced_batch", SM_90A, _split("serial", 2), dtype="float16", batch=3, layout="nn", epilogue=TOTALLED),
+    _operation("reduced_i8", BOTH, dtype="int8", scaling="row", out_dtype="bfloat16", epilogue=NORMED),
+    _operation("reduced_experts", BOTH, _groups("m"), dtype="bfloat16", epilogue=TOTALLED),
+    _operation("reduced_slots", SM_90A, _groups("m", "counts", 512), dtype="bfloat16", epilogue=NORMED),
+    _operation("reduced_columns", SM_90A, _groups("n", "starts"), dtype="bfloat16", layout="nn", epilogue=NORMED),
+    _operation("reduced_wgrad", SM_90A, _groups("k"), dtype="bfloat16", layout="nt", epilogue=TOTALLED),
+    _operation("packed_reduced", SM_90A, dtype="bfloat16", weights="int4", epilogue=TOTALLED),
+    _operation("given_backward", BOTH, dtype="bfloat16", epilogue=QUANTISED),
     _operation("fused_wgrad", BOTH, _groups("k"), dtype="bfloat16", layout="nt", epilogue=MASKED),
 ]  # fmt: skip
 
@@ -177,6 +211,11 @@ CONVOLUTIONS = [
     _convolution("conv_fused", BOTH, dtype="bfloat16", epilogue=FUSED),
     _convolution("conv_fused_groups", SM_90A, groups=2, epilogue=MASKED),
     _convolution("upsampling_fused", SM_90A, kind="dgrad", stride=2, dtype="bfloat16", epilogue=MASKED),
+    _convolution("conv_reduced", BOTH, dtype="bfloat16", epilogue=NORMED),
+    _convolution("conv_reduced_groups", SM_90A, groups=2, epilogue=TOTALLED),
+    _convolution("upsampling_reduced", SM_90A, kind="dgrad", stride=2, dtype="bfloat16", epilogue=NORMED),
+    _convolution("filters_reduced", SM_90A, kind="wgrad", out_dtype="float32", epilogue=TOTALLED),
+    _convolution("conv_given_backward", SM_90A, dtype="bfloat16", epilogue=QUANTISED),
     _convolution("filters_fused", BOTH, kind="wgrad", out_dtype="float32", epilogue=MASKED),
 ]  # fmt: skip
 

@@ -1,11 +1,12 @@
-"""Kills a rank at any moment of its calls, and looks at what the others do: by gloo, on the CPU, or through the memory
-of two GPUs.
+"""Kills a rank at any moment of its calls, and looks at what the others do: by gloo, on the CPU, or through memory that
+all see, of two GPUs ("cuda") or of the host ("memory").
 
-    python tests/support/fault_ranks.py ROUNDS REPORT [SEED] [DEVICE]
+    python tests/support/fault_ranks.py ROUNDS REPORT [SEED] [cpu | memory | cuda]
 
 In each round three ranks, of GPUs two, forked from this process, multiply until one of them is gone: killed, or asleep.
 The others must name it within the timeout, go on by themselves, make a group of their own, and one with a new process
-in the lost one's place. REPORT, which does not exist, gets what went wrong, a line each.
+in the lost one's place; memory that all see cannot be reset without it. REPORT, which does not exist, gets what went
+wrong, a line each.
 """
 
 from __future__ import annotations
@@ -37,7 +38,15 @@ LATE = 5  # every so many rounds the rank is not killed, but late
 @dataclass(frozen=True)
 class Place:
     rank: int
-    device: str
+    where: str
+
+    @property
+    def device(self) -> str:
+        return "cuda" if self.where == "cuda" else "cpu"
+
+    @property
+    def by_memory(self) -> bool:
+        return self.where != "cpu"
 
     @property
     def ranks(self) -> int:
@@ -64,7 +73,8 @@ class Place:
             torch.cuda.synchronize()  # what its kernels leave, the next call finds
 
 
-def calls(group: dist.ProcessGroup, device: str) -> list[tuple[str, Callable[[], object]]]:
+def calls(group: dist.ProcessGroup, place: Place) -> list[tuple[str, Callable[[], object]]]:
+    device = place.device
     a, b = torch.ones(96, 64, device=device), torch.ones(64, 48, device=device)
     ids = torch.arange(96, dtype=torch.int32).view(48, 2) % 6
 
@@ -77,20 +87,31 @@ def calls(group: dist.ProcessGroup, device: str) -> list[tuple[str, Callable[[],
         ("gemm_reduce_scatter", lambda: cd.gemm_reduce_scatter(a, b, group)),
         ("all_gather_gemm", lambda: cd.all_gather_gemm(a, b, group)),
     ]
-    return products if device == "cuda" else [*products, ("moe_dispatch|moe_send_rows|moe_return_rows", experts)]
+    return products if place.by_memory else [*products, ("moe_dispatch|moe_send_rows|moe_return_rows", experts)]
+
+
+def refuses_to_reset(place: Place, lost: int, group: dist.ProcessGroup) -> None:
+    began = time.monotonic()
+    try:
+        cd.reset(group)
+    except cd.PeerError as error:
+        assert re.match(rf"rank {place.rank} waited {2 * SECONDS:g} s for rank {lost} in reset\(\)", str(error)), error
+        assert time.monotonic() - began < 2 * SECONDS + GRACE + 1, f"it took {time.monotonic() - began:.1f} s"
+        return
+    raise AssertionError("a group was reset without a rank of its")
 
 
 def survive(place: Place, lost: int, folder: Path, late: bool) -> None:
     rank = place.rank
     place.begin(folder / "first")
     group = dist.group.WORLD
-    if place.device == "cuda":
-        for _, call in calls(group, place.device):  # which compiles, for whoever waits longer than others will
+    if place.by_memory:
+        for _, call in calls(group, place):  # which compiles, for whoever waits longer than others will
             place.ended(call)
         os.environ["CLEAVE_PEER_TIMEOUT"] = str(SECONDS)
         place.agree(group := dist.new_group(range(place.ranks), timeout=BEGINNING))
     distributed_c10d._set_pg_timeout(timedelta(seconds=SECONDS))
-    each, count = calls(group, place.device), 0
+    each, count = calls(group, place), 0
     (folder / f"ready{rank}").touch()
     begun = started = time.monotonic()
     while True:
@@ -104,8 +125,10 @@ def survive(place: Place, lost: int, folder: Path, late: bool) -> None:
         except cd.PeerError as error:
             taken = time.monotonic() - (previous if place.device == "cuda" else started)
             assert taken < SECONDS + GRACE + 1, f"it took {taken:.1f} s"
-            if place.device == "cuda":
-                assert re.match(rf"rank {rank} waited {SECONDS:g} s for rank {lost} in {before}\(", str(error)), error
+            if place.by_memory:
+                given_up = before if place.device == "cuda" else name
+                assert re.match(rf"rank {rank} waited {SECONDS:g} s for rank {lost} in {given_up}\(", str(error)), error
+                refuses_to_reset(place, lost, group)
                 break
             assert re.match(f"({name}) failed on rank {rank} ", str(error)), error
             named = re.findall(r"ranks? (\d)(?:, process \d+ of this host, has died| has not come)", str(error))
@@ -139,8 +162,8 @@ def fork(function: Callable[..., None], report: Path, *arguments: object) -> int
     return child
 
 
-def one_round(number: int, report: Path, draw: random.Random, device: str) -> None:
-    places = [Place(rank, device) for rank in range(Place(0, device).ranks)]
+def one_round(number: int, report: Path, draw: random.Random, where: str) -> None:
+    places = [Place(rank, where) for rank in range(Place(0, where).ranks)]
     lost, late = draw.randrange(len(places)), number % LATE == LATE - 1
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -162,10 +185,12 @@ def one_round(number: int, report: Path, draw: random.Random, device: str) -> No
             file.write(f"round {number}, rank {lost} {'late' if late else 'killed'}: ranks ended with {ended}\n")
 
 
-def main(rounds: int, report: str, seed: str = "0", device: str = "cpu") -> None:
+def main(rounds: int, report: str, seed: str = "0", where: str = "cpu") -> None:
     draw = random.Random(int(seed))
+    if where == "memory":
+        os.environ["CLEAVE_TRANSPORT"] = "peer"
     for number in range(rounds):
-        one_round(number, Path(report), draw, device)
+        one_round(number, Path(report), draw, where)
         if Path(report).exists():
             break
     Path(report).touch()

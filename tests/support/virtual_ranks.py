@@ -22,7 +22,7 @@ import cleave
 from cleave import _core
 
 COLUMNS, ROUNDS_AT_ONCE = 1024, 64
-KINDS = ("pushed", "read", "gathered", "inside")  # the last: some ranks' products add up themselves, others' do not
+KINDS = ("pushed", "read", "gathered", "sent", "inside")  # the last: some ranks' products add up themselves
 INSIDE, DEPTH = 256, 128  # columns and K of these: few CTAs, of which an SM has room for one
 
 
@@ -66,15 +66,17 @@ class Ranks:
         self.sums = torch.empty(size, *shape, device="cuda")
         self.all = torch.empty(size, ROUNDS_AT_ONCE, size, rows, COLUMNS, device="cuda")
         self.streams = [torch.cuda.Stream() for _ in range(size)]
-        self.groups = groups_of(size, 4 * rows * COLUMNS)
+        self.groups = groups_of(size, size * 4 * rows * COLUMNS)
         self.staging = [
-            [g.staging(r).view(torch.float32).view(2, rows, COLUMNS) for r in range(size)] for g in self.groups
+            [g.staging(r).view(torch.float32).view(2, size, rows, COLUMNS)[:, 0] for r in range(size)]
+            for g in self.groups
         ]
         self.rows_inside = min(rows, 64)
         self.places = [_core.Places(group) for group in self.groups]
         inside = 0, self.rows_inside, self.rows_inside
         dtypes = torch.float32, torch.float32, "none"
-        self.form = _core.SumForm(self.rows_inside, INSIDE, *inside, True, True, False, False, *dtypes, "inside")
+        how = True, True, False, False, "auto", None
+        self.form = _core.SumForm(self.rows_inside, INSIDE, *inside, *how, *dtypes, "inside")
         self.a = torch.randn(
             size, ROUNDS_AT_ONCE, self.rows_inside, DEPTH, device="cuda", generator=generator
         ).bfloat16()
@@ -97,6 +99,9 @@ class Ranks:
         alone.barrier("nothing", stream)
         own = alone.staging(0)
         alone.gather(own.data_ptr(), 4 * self.rows * COLUMNS, self.all.data_ptr(), "nothing", stream)
+        for out in (0, self.all.data_ptr()):
+            part = self.parts.data_ptr(), 4 * self.rows * COLUMNS, 4 * self.rows * COLUMNS, 0, out
+            alone.push([part], "nothing", stream)
         for pushed in (False, True):
             parts = [self.parts[r, 0] for r in range(self.size)]
             _core.fold(parts, self.sums[0, 0], None, None, None, None, None, "none", self.rows, None, "", pushed, None)
@@ -124,6 +129,17 @@ class Ranks:
         a, b = self.a[rank, at], self.b[rank]
         return _core.sum_over_ranks(self.places[rank], self.form, a, b, None, None, None, None, None, None, False)
 
+    def _send(self, rank: int, at: int, place: int) -> None:
+        """Half of the times where products read it, else to memory of its own, too."""
+        own, all = self.parts[rank, at], self.all[rank, at]
+        staged = place * self.size * own.nbytes
+        kept = self.draw.random() < 0.5
+        part = own.data_ptr(), own.nbytes, own.nbytes, staged, all.data_ptr() if kept else 0
+        self.groups[rank].push([part], "sent", self.streams[rank].cuda_stream)
+        if not kept:
+            mine = self.groups[rank].staging(rank)[staged : staged + all.nbytes]
+            all.copy_(mine.view(torch.float32).view_as(all))
+
     def round(self, number: int, at: int) -> str:
         kind, place = self.draw.choice(KINDS), number % 2
         for rank in self.draw.sample(range(self.size), self.size):
@@ -139,6 +155,9 @@ class Ranks:
                     self.made.setdefault(at, []).append(torch.empty_like(parts[0]))
                     options = None, None, None, None, None, "none", self.rows_inside, group, kind, True, None, True
                     _core.fold(parts, self.made[at][-1], *options)
+                    continue
+                if kind == "sent":
+                    self._send(rank, at, place)
                     continue
                 staging[rank][place].copy_(self.parts[rank, at])
                 if kind == "gathered":
@@ -168,13 +187,15 @@ class Ranks:
             for at, kind in enumerate(kinds):
                 if kind == "inside":
                     continue
-                expected = self.parts[:, at] if kind == "gathered" else in_rank_order(self.parts[:, at])
-                made = self.all[:, at] if kind == "gathered" else self.sums[:, at]
+                expected = self.parts[:, at] if kind in ("gathered", "sent") else in_rank_order(self.parts[:, at])
+                made = self.all[:, at] if kind in ("gathered", "sent") else self.sums[:, at]
                 for rank in range(self.size):
                     assert torch.equal(made[rank], expected), (self.size, first + at, kind, rank)
 
 
 if __name__ == "__main__":
     size, rounds, *rest = map(int, sys.argv[1:])
-    Ranks(size, *rest).play(rounds)
-    print(f"{size} ranks: {rounds} rounds")
+    ranks, at_once = Ranks(size, *rest), 16 * ROUNDS_AT_ONCE
+    for first in range(0, rounds, at_once):
+        ranks.play(min(at_once, rounds - first))
+        print(f"{size} ranks: {min(first + at_once, rounds)} rounds", flush=True)

@@ -29,6 +29,7 @@ struct GroupHeader {
   uint64_t arrivals[2][kMeetings][kMostRanks] = {};  // of each peer, which it writes
   uint32_t epochs[kMeetings] = {};                   // of the last meetings; these and what follows are the rank's own
   uint32_t broken = 0;                               // the group has been given up
+  uint64_t resets[kMostRanks] = {};                  // of each rank, which it writes: how far its reset() is
 };
 inline constexpr uint32_t kGroupHeaderBytes = 128 << 10;
 static_assert(sizeof(GroupHeader) <= kGroupHeaderBytes);
@@ -62,7 +63,7 @@ struct GroupRecord {
   Outcome outcome = Outcome::arrived;  // written last
   uint32_t peer = 0;
   Arrival expected, seen;
-  uint32_t abort = 0;  // the user's: ends all waiting
+  uint32_t abort = 0;  // how often the user has asked: ends all waiting
 };
 
 /// Looks at an arrival between two questions whether to go on, which take longer.

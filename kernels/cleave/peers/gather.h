@@ -2,25 +2,11 @@
 #pragma once
 
 #include "cleave/peers/gather_config.h"
+#include "cleave/peers/gathered_piece.h"
 #include "cleave/peers/meeting.h"
 #include "cleave/ptx/sync.h"
 
 namespace cleave {
-
-template <uint32_t Bytes>
-struct GatheredPiece;
-template <>
-struct GatheredPiece<16> {
-  using Type = uint4;
-};
-template <>
-struct GatheredPiece<4> {
-  using Type = uint32_t;
-};
-template <>
-struct GatheredPiece<1> {
-  using Type = uint8_t;
-};
 
 template <GatherConfig C>
 CLEAVE_DEVICE void gather(const GatherParams& p) {

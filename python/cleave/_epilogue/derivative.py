@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from .graph import SUMS, Graph, parse
+from .graph import SUMS, Graph, gradient_of, parse
 
 
 @lru_cache(maxsize=256)
@@ -21,6 +21,24 @@ def derivative(text: str, grads: tuple[str, ...]) -> Graph:
 def has_derivative(graph: Graph, output: str) -> bool:
     """The largest magnitude has none: it would be that of one element, or of any among equals."""
     return output not in graph.reductions or graph.reductions[output][0] != "absmax"
+
+
+@lru_cache(maxsize=256)
+def given_derivative(backward: str, sums: tuple[str, ...], grads: tuple[str, ...]) -> Graph:
+    """The same of a function with a backward of its own, which was traced with the gradients of all outputs: 0 where
+    there is none. sums: what the function takes of a product."""
+    graph = parse(backward)
+    missing = {n for n in graph.inputs if n.startswith("grad_") and n.removeprefix("grad_") not in grads}
+    names = {gradient_of(name): name for name in sums}
+
+    def given(value: str) -> str:
+        return "0" if value in missing else value
+
+    return Graph(
+        {name: shape for name, shape in graph.inputs.items() if name not in missing},
+        {name: (operation, *map(given, operands)) for name, (operation, *operands) in graph.values.items()},
+        {names.get(name, name): (dtype, given(value)) for name, (dtype, value) in graph.outputs.items()},
+    )
 
 
 class _Backward:

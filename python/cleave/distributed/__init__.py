@@ -30,9 +30,11 @@ from torch import Tensor
 
 from .. import _mistakes
 from . import _explained, _operators
-from ._direct import call
+from ._direct import call, known_gather, known_sum
 from ._errors import PeerError
+from ._finished import finished_sum, is_more
 from ._moe import AllGather, AllToAll, Dispatched, Route, moe_combine, moe_dispatch
+from ._peer_memory import PeerMemory
 from ._peers import name_of, peers_of
 
 __all__ = [
@@ -48,6 +50,7 @@ __all__ = [
     "gemm_reduce_scatter",
     "moe_combine",
     "moe_dispatch",
+    "reset",
     "scaled_gemm_all_reduce",
     "scaled_gemm_reduce_scatter",
 ]
@@ -55,7 +58,7 @@ __all__ = [
 
 def gemm_all_reduce(
     a: Tensor, b: Tensor, group: Any = None, *, bias: Tensor | None = None, c: Tensor | None = None, **options: Any
-) -> Tensor:
+) -> Tensor | tuple[Tensor, Tensor]:
     """activation(the sum over ranks of a @ b, + c + bias), on every rank.
 
     Where the result is the same on all ranks, so must its gradient be: those of a and b are products without
@@ -66,17 +69,20 @@ def gemm_all_reduce(
         group: a ProcessGroup, its name, a DeviceMesh of one dimension; None is the default group.
         bias: [N], added once to the sum; the same on all ranks.
         c: [M, N], added once to the sum; the same on all ranks.
-        activation: of the sum, as in `cleave.gemm`, but none that joins columns.
+        activation: of the sum, as in `cleave.gemm`: those that join columns, "swiglu", too, of b's columns.
         out_dtype: of the result; a's otherwise.
         partial_dtype: float16, bfloat16 or float32: what each rank's product is rounded to before it is sent and
             added; a's otherwise.
+        out_scale, scale_major, use_ue8m0: "row" or "block_1x128", as in `cleave.gemm`, with an out_dtype of 8 bits: the
+            float32 sum is quantised once, by scales that are found. Without gradients.
+        split_k_mode, split_k_slices: of each rank's product, as in `cleave.gemm`; large sums are not split by "auto".
         order: "rank"; "k", the bits of one GPU, is for the exact sums of `scaled_gemm_all_reduce`.
         transport: what moves: "peer", memory that all ranks see, of GPUs of one host or of the host; "nccl"; "gloo",
             which takes CUDA tensors by way of the host; "auto": CLEAVE_TRANSPORT, or what serves best of these.
 
     Returns:
-        A new [M, N]: the same bits on every rank and by every transport. Safe in CUDA graphs but by gloo, after a call
-        of that size that was not captured; all ranks capture, and replay as often.
+        A new [M, N], or it and its scales: the same bits on every rank and by every transport. Safe in CUDA graphs but
+        by gloo, after a call of that size that was not captured; all ranks capture, and replay as often.
 
     Raises:
         RuntimeError: there is no process group, or this process is not in it.
@@ -85,19 +91,23 @@ def gemm_all_reduce(
             timeout; the same by "peer", where the call after the one that went wrong raises it.
         ValueError, TypeError: other arguments, before anything is enqueued on this rank.
     """
+    if not options and (made := known_sum("gemm_all_reduce", group, a, b, bias=bias, c=c)) is not None:
+        return made
+    if is_more(options):
+        return finished_sum("gemm_all_reduce", group, a, (b,), bias, c, **options)
     return call("gemm_all_reduce", a, b, name_of(group, "gemm_all_reduce"), bias, c, **options)
 
 
 def gemm_reduce_scatter(
     a: Tensor, b: Tensor, group: Any = None, *, bias: Tensor | None = None, c: Tensor | None = None, **options: Any
-) -> Tensor:
+) -> Tensor | tuple[Tensor, Tensor]:
     """This rank's rows of activation(the sum over ranks of a @ b, + c + bias).
 
     Its backward gathers the gradient's rows once, for a, b and bias: an `all_gather_gemm`. bias's gradient is that of
     all rows, on each rank.
 
     Args:
-        a, b, group, bias, activation, out_dtype, partial_dtype, order, transport: as in `gemm_all_reduce`.
+        a, b, group, bias: as in `gemm_all_reduce`, and so are all options.
         c: this rank's rows of what is added once.
 
     Returns:
@@ -107,6 +117,10 @@ def gemm_reduce_scatter(
     Raises:
         RuntimeError, ValueError, TypeError: as `gemm_all_reduce`.
     """
+    if not options and (made := known_sum("gemm_reduce_scatter", group, a, b, bias=bias, c=c)) is not None:
+        return made
+    if is_more(options):
+        return finished_sum("gemm_reduce_scatter", group, a, (b,), bias, c, **options)
     return call("gemm_reduce_scatter", a, b, name_of(group, "gemm_reduce_scatter"), bias, c, **options)
 
 
@@ -123,7 +137,7 @@ def all_gather_gemm(
         group, transport: as in `gemm_all_reduce`.
         gathered: also returns all ranks' a, which has no gradient.
         rows: M, where ranks have different numbers of rows: those that torch.chunk deals. None: as many on all ranks.
-        activation, out_dtype: as in `gemm_all_reduce`.
+        activation: of this rank's columns, as in `cleave.gemm`. out_dtype: as in `gemm_all_reduce`.
         save_gathered: whether the gathered a is kept for the backward pass, or gathered again there.
 
     Returns:
@@ -132,19 +146,22 @@ def all_gather_gemm(
     Raises:
         RuntimeError, ValueError, TypeError: as `gemm_all_reduce`.
     """
-    name, only = name_of(group, "all_gather_gemm"), {"kept": gathered}
-    made = call("all_gather_gemm", a, b, name, bias, only=only, **options)
+    name = "all_gather_gemm"
+    if not (options or gathered) and (made := known_gather(name, group, a, b, bias=bias)) is not None:
+        return made[0]
+    made = call(name, a, b, name_of(group, name), bias, only={"kept": gathered}, **options)
     return made if gathered else made[0]
 
 
 def scaled_gemm_all_reduce(
     a: Tensor, b: Tensor, scale_a: Tensor | None, scale_b: Tensor | None, group: Any = None, **options: Any
-) -> Tensor:
+) -> Tensor | tuple[Tensor, Tensor]:
     """`gemm_all_reduce` of 8-bit operands, int8 or floats. It has no gradient.
 
     Args:
         a, b, scale_a, scale_b, use_fast_accum: this rank's, as in `cleave.scaled_gemm`; scales are of each rank's K.
-        group, bias, c, activation, transport: as in `gemm_all_reduce`.
+        group, bias, c, activation, transport, out_scale and what goes with it, split_k_mode, split_k_slices: as in
+            `gemm_all_reduce`.
         order: "rank"; or "k", the bits of one GPU's `scaled_gemm` over all of K, of int8 with one scale for all or one
             for each row (column): these are then of all of K, the same on all ranks, and int32 sums are sent.
         partial_dtype, out_dtype: as there; bfloat16 otherwise.
@@ -156,16 +173,25 @@ def scaled_gemm_all_reduce(
     Raises:
         RuntimeError, ValueError, TypeError: as `gemm_all_reduce`.
     """
-    return call("scaled_gemm_all_reduce", a, b, scale_a, scale_b, name_of(group, "scaled_gemm_all_reduce"), **options)
+    name = "scaled_gemm_all_reduce"
+    if not options and (made := known_sum(name, group, a, b, scale_a, scale_b)) is not None:
+        return made
+    if is_more(options):
+        return finished_sum(name, group, a, (b, scale_a, scale_b), **{"bias": None, "c": None} | options)
+    return call(name, a, b, scale_a, scale_b, name_of(group, name), **options)
 
 
 def scaled_gemm_reduce_scatter(
     a: Tensor, b: Tensor, scale_a: Tensor | None, scale_b: Tensor | None, group: Any = None, **options: Any
-) -> Tensor:
+) -> Tensor | tuple[Tensor, Tensor]:
     """`gemm_reduce_scatter` of 8-bit operands: arguments, result and errors as in `scaled_gemm_all_reduce`, c's and the
     result's rows as in `gemm_reduce_scatter`."""
-    name = name_of(group, "scaled_gemm_reduce_scatter")
-    return call("scaled_gemm_reduce_scatter", a, b, scale_a, scale_b, name, **options)
+    name = "scaled_gemm_reduce_scatter"
+    if not options and (made := known_sum(name, group, a, b, scale_a, scale_b)) is not None:
+        return made
+    if is_more(options):
+        return finished_sum(name, group, a, (b, scale_a, scale_b), **{"bias": None, "c": None} | options)
+    return call(name, a, b, scale_a, scale_b, name_of(group, name), **options)
 
 
 def all_gather_scaled_gemm(
@@ -185,7 +211,10 @@ def all_gather_scaled_gemm(
     Raises:
         RuntimeError, ValueError, TypeError: as `gemm_all_reduce`.
     """
-    return call("all_gather_scaled_gemm", a, b, scale_a, scale_b, name_of(group, "all_gather_scaled_gemm"), **options)
+    name = "all_gather_scaled_gemm"
+    if not options and (made := known_gather(name, group, a, b, scale_a, scale_b)) is not None:
+        return made[0]
+    return call(name, a, b, scale_a, scale_b, name_of(group, name), **options)
 
 
 def explain(
@@ -215,6 +244,24 @@ def explain(
     return f"{operation} over {peers.size} ranks by " + _explained.explained(
         operation, m, n, partial_dtype.itemsize, peers, torch.device(device)
     )
+
+
+def reset(group: Any = None) -> None:
+    """Makes the memory of a group whole again after a PeerError, while all of its ranks live.
+
+    Every rank calls it, whatever it had called before, when it captures no graph and no other thread calls products
+    of the group; it returns where all have. It waits for the device, and for other ranks twice CLEAVE_PEER_TIMEOUT, as
+    they may be as long in their last call. Captured graphs may be replayed again. A group that has made no such memory
+    has nothing to reset: its backend's collectives, gloo's or NCCL's, are not repaired.
+
+    Raises:
+        PeerError: a rank does not come: it has died, is late, or makes another call. The group stays broken; make
+            another of the ranks that are left, or call it again on all.
+        RuntimeError: as `gemm_all_reduce`.
+    """
+    for memory in peers_of(name_of(group, "reset")).memories.values():
+        if isinstance(memory, PeerMemory):
+            memory.reset()
 
 
 _operators.register()

@@ -12,7 +12,7 @@ from .. import _core, gemm, scaled_gemm
 from .._cost_over_ranks import nccl_wins
 from .._torch_precision import precision
 from ..torch._operators.fake import default_dtype
-from . import _rules
+from . import _agreement, _rules
 from ._peer_memory import PeerMemory, bytes_of
 from ._peers import Peers, peers_of
 from ._rows import first_rows, rows_of
@@ -48,11 +48,13 @@ class Form(NamedTuple):
         large = is_large(rows, peers.size, True)
         unsplit = large and fills_a_gpu(peers.share(rows), columns)
         whole = large and columns > 0  # all rows are written by those who have them
-        takes = bytes_of(*(((rows if whole else peers.share(rows), *x.shape[1:]), x.dtype) for x in parts))
+        pushed = not large and columns > 0
+        taken = rows if whole else peers.size * peers.share(rows) if pushed else peers.share(rows)
+        takes = bytes_of(*(((taken, *x.shape[1:]), x.dtype) for x in parts))
         said = ", ".join(f"{list(x.shape[1:])} of {x.dtype}" for x in parts)
         call = f"{peers.operation}(rows={rows}, {said})"
         share = peers.share(rows)
-        at_once = None if large or not columns else _core.GatherForm(rows, share, out_dtype, activation, call)
+        at_once = _core.GatherForm(rows, share, out_dtype, activation, call) if pushed else None
         bytes = sum(rows * prod(x.shape[1:]) * x.itemsize for x in parts)
         by_nccl = not large and nccl_wins("all_gather", bytes, peers.size)
         return cls(rows, columns, unsplit, whole, takes, call, by_nccl, at_once)
@@ -60,6 +62,20 @@ class Form(NamedTuple):
     def how(self) -> dict[str, Any]:
         """How K is split inside a GPU: alike for all rows where that is asked of every product."""
         return {"split_k_mode": "none"} if self.unsplit and not _core.batch_invariant() else {}
+
+
+def _know(peers: Peers, carrier: PeerMemory, form: Form, given: tuple[Any, ...]) -> None:
+    """Calls like this one need not be looked at again, while they have the same memory and nobody compares them."""
+    if _agreement.is_checked():
+        return
+    with peers.memories.lock:
+        if peers.memories.get(given[0].device) is carrier:
+            peers.forms.gathers.add(carrier.places, form.at_once, *given)
+
+
+def _kept_rows(gathered: Tensor | None, a: Tensor, rows: int | None, peers: Peers) -> Tensor:
+    """What an operator returns beside the product: nobody looks at it where nothing was kept."""
+    return a if gathered is None else first_rows(gathered, peers.size * a.shape[0] if rows is None else rows)
 
 
 def _gather(peers: Peers, form: Form, carrier: Collectives | PeerMemory, *parts: Tensor, **use: Any) -> list[Tensor]:
@@ -82,20 +98,26 @@ def all_gather_gemm(
 ) -> tuple[Tensor, Tensor]:
     """kept: whether anybody looks at the gathered a, which is of no use without; the operator always says so."""
     peers = peers_of(group_name, "all_gather_gemm")
+    asked = precision() if a.itemsize == 4 else None  # float32 is multiplied as torch says
+    given = a, b, None, None, bias, rows, activation, out_dtype, transport, asked, False
+    if not _agreement.is_checked() and (made := peers.forms.gathers.run(*given, kept)) is not None:
+        return made[0], _kept_rows(made[1], a, rows, peers)
     out_dtype = out_dtype or a.dtype
     key = _core.kinds_of(a, b, bias), rows, activation, out_dtype
     form = peers.forms.get(key)
     if form is None:
         _rules.check_operands(a, b, False, "all_gather_gemm")
-        _rules.check_epilogue(a, b.shape[1], bias, activation)
+        _rules.check_epilogue(a, b.shape[1], bias, activation, gathers=True)
         _rules.check_out(out_dtype, None)
         form = peers.forms[key] = Form.of(peers, rows, b.shape[1], a, out_dtype=out_dtype, activation=activation)
     carrier = carrier_for(peers, a.device, transport, form.call, form.bytes, form.nccl_wins)
-    asked = precision() if a.itemsize == 4 else None  # float32 is multiplied as torch says
-    if form.at_once is not None and type(carrier) is PeerMemory and a.is_contiguous():
-        out, gathered = _core.gather_over_ranks(carrier.places, form.at_once, a, b, None, None, bias, asked, False)
-        return out, first_rows(gathered, form.rows)
-    out = a.new_empty(form.rows, form.columns, dtype=out_dtype)
+    if form.at_once is not None and type(carrier) is PeerMemory:
+        if a.is_contiguous():
+            _know(peers, carrier, form, given)
+        operands = a.contiguous(), b, None, None, bias, asked, False, kept
+        out, gathered = _core.gather_over_ranks(carrier.places, form.at_once, *operands)
+        return out, _kept_rows(gathered, a, rows, peers)
+    out = a.new_empty(form.rows, _rules.columns_of(b, activation), dtype=out_dtype)
     options = {"bias": bias, "activation": activation} | form.how()
     if asked is not None:
         options["precision"] = asked
@@ -122,6 +144,9 @@ def all_gather_scaled_gemm(
     transport: str = "auto",
 ) -> Tensor:
     peers = peers_of(group_name, "all_gather_scaled_gemm")
+    given = a, b, scale_a, scale_b, bias, rows, activation, out_dtype, transport, None, use_fast_accum
+    if not _agreement.is_checked() and (made := peers.forms.gathers.run(*given, False)) is not None:
+        return made[0]
     out_dtype = out_dtype or default_dtype(a, scale_a)
     by_row = []
     if scale_a is not None:
@@ -132,17 +157,19 @@ def all_gather_scaled_gemm(
     form = peers.forms.get(key)
     if form is None:
         _rules.check_operands(a, b, True, peers.operation)
-        _rules.check_epilogue(a, b.shape[1], bias, activation)
+        _rules.check_epilogue(a, b.shape[1], bias, activation, gathers=True)
         if out_dtype != torch.int32:  # which exact sums of int8 are
             _rules.check_out(out_dtype, None)
         kinds = {"out_dtype": out_dtype, "activation": activation}
         form = peers.forms[key] = Form.of(peers, rows, b.shape[1], a, *by_row, **kinds)
     carrier = carrier_for(peers, a.device, transport, form.call, form.bytes, form.nccl_wins)
-    contiguous = a.is_contiguous() and all(x.is_contiguous() for x in by_row)
-    if form.at_once is not None and type(carrier) is PeerMemory and contiguous:
-        operands = a, b, (by_row or (None,))[0], scale_b, bias, None, use_fast_accum
+    if form.at_once is not None and type(carrier) is PeerMemory:
+        sent = [x.contiguous() for x in (a, *by_row)]
+        if sent[0] is a and (not by_row or (scale_a is given[2] and scale_a.dim() == 2 and scale_a.is_contiguous())):
+            _know(peers, carrier, form, given)
+        operands = sent[0], b, sent[1] if by_row else None, scale_b, bias, None, use_fast_accum, False
         return _core.gather_over_ranks(carrier.places, form.at_once, *operands)[0]
-    out = a.new_empty(form.rows, form.columns, dtype=out_dtype)
+    out = a.new_empty(form.rows, _rules.columns_of(b, activation), dtype=out_dtype)
     options = {"use_fast_accum": use_fast_accum, "activation": activation, "bias": bias} | form.how()
 
     def use(gathered: list[Tensor], part: slice) -> None:

@@ -13,11 +13,12 @@ from ..torch._operators import autocast
 from ..torch._operators.fake import check_devices, default_dtype
 from . import _gathers, _gradients, _moe_operators, _sums
 from ._peers import peers_of
+from ._rules import columns_of
 
 _library = torch.library.Library("cleave", "FRAGMENT")
 
 _SUM = 'str activation="none", ScalarType? out_dtype=None, ScalarType? partial_dtype=None, str order="rank", '
-_SUM += 'str transport="auto"'
+_SUM += 'str transport="auto", str split_k_mode="auto", int? split_k_slices=None'
 _SCALED = "Tensor a, Tensor b, Tensor? scale_a, Tensor? scale_b, str group_name, Tensor? bias=None, "
 _REST = "ScalarType? out_dtype=None, bool use_fast_accum=False"
 _SCALED_SUM = f"({_SCALED}Tensor? c=None, Tensor? scale_d=None, *, bool use_fast_accum=False, {_SUM}) -> Tensor"
@@ -73,7 +74,8 @@ def _rows_of(x: Tensor, rows: Any, group_name: str) -> Any:
 
 def _fake_gather(a: Tensor, b: Tensor, group_name: str, *_: Any, **options: Any) -> tuple[Tensor, Tensor]:
     rows = _rows_of(a, options.get("rows"), group_name)
-    made = a.new_empty(rows, b.shape[1], dtype=options.get("out_dtype") or a.dtype)
+    columns = columns_of(b, options.get("activation", "none"))
+    made = a.new_empty(rows, columns, dtype=options.get("out_dtype") or a.dtype)
     return made, a.new_empty(rows, a.shape[1])
 
 
@@ -89,7 +91,8 @@ def _fake_scaled_gather(
     **options: Any,
 ) -> Tensor:
     rows = _rows_of(a, options.get("rows"), group_name)
-    return a.new_empty(rows, b.shape[1], dtype=out_dtype or default_dtype(a, scale_a))
+    columns = columns_of(b, options.get("activation", "none"))
+    return a.new_empty(rows, columns, dtype=out_dtype or default_dtype(a, scale_a))
 
 
 def _fake_scattered_rows(x: Tensor, group_name: str, *_: Any, **__: Any) -> Tensor:

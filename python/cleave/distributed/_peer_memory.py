@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from .. import _core
-from ._peers import Peers, forget_sums
+from ._peers import Peers, forget_known
 
 _LEAST = 4 << 20  # bytes of a turn's place
 _MOST = 1 << 30
@@ -42,6 +42,13 @@ class PeerMemory:
         self._turns: dict[tuple[str, int], Turn] = {}
         self._kept = older  # captured graphs may have it
         self._stream = _current_stream(device)
+
+    def reset(self) -> None:
+        """On every rank, also what captured graphs have. Raises PeerError where a rank does not come."""
+        if self._kept is not None:
+            self._kept.reset()
+        self.group.reset()
+        self.places.reset()
 
     def turn(self, call: str) -> Turn:
         """The place of a call, which all ranks make alike."""
@@ -149,7 +156,7 @@ def _made(peers: Peers, device: torch.device, bytes: int) -> PeerMemory | str:
         peers.memories[device] = PeerMemory(peers, device, grown, found)
     except ValueError as error:
         peers.memories[device] = str(error)
-    forget_sums(peers.group_name)
+    forget_known(peers.group_name)
     return peers.memories[device]
 
 

@@ -37,11 +37,15 @@ class Forms(dict[Any, Any]):
     MOST = 4096
 
     def __init__(self) -> None:
-        self.sums = _core.KnownSums()  # those that are one call of the module
+        self.sums, self.gathers = _core.KnownSums(), _core.KnownGathers()  # those that are one call of the module
 
     def clear(self) -> None:
         super().clear()
+        self.forget_known()
+
+    def forget_known(self) -> None:
         self.sums.clear()
+        self.gathers.clear()
 
     def __setitem__(self, key: Any, form: Any) -> None:
         if len(self) >= self.MOST:
@@ -89,6 +93,7 @@ class Peers:
 
 
 _lock = Lock()
+_of_groups: dict[int, dict[str, Peers]] = {}  # by a group's id, which is forgotten when it ends, and by operation
 _known: dict[str, dict[str, Peers]] = {}  # by a group's name, which another may have later, and by operation
 
 
@@ -112,6 +117,15 @@ def peers_of(group_name: str, operation: str = "") -> Peers:
         return _found(group, group_name, operation)
 
 
+def known_peers(group: Any, operation: str) -> Peers | None:
+    """Those of a group that has made this call before, without asking torch."""
+    if group is None:
+        group = dist.group.WORLD
+    of_name = _of_groups.get(id(group))
+    found = of_name.get(operation) if of_name else None
+    return found if found is not None and found.group is group else None
+
+
 def _found(group: dist.ProcessGroup, group_name: str, operation: str) -> Peers:
     """By one thread at a time."""
     of_name = _known.get(group_name)
@@ -119,8 +133,8 @@ def _found(group: dist.ProcessGroup, group_name: str, operation: str) -> Peers:
     if found is not None and found.group is group:
         return found
     if of_name is None or any(other.group is not group for other in of_name.values()):
-        of_name = _known[group_name] = {}
-        finalize(group, _forget, group_name)
+        of_name = _known[group_name] = _of_groups[id(group)] = {}
+        finalize(group, _forget, group_name, id(group))
     memories = next((other.memories for other in of_name.values()), None)
     found = Peers(group, group_name, operation, Memories() if memories is None else memories)
     if found.rank < 0:
@@ -132,14 +146,15 @@ def _found(group: dist.ProcessGroup, group_name: str, operation: str) -> Peers:
     return found
 
 
-def forget_sums(group_name: str) -> None:
-    """Those that are one call of the module, through memory that is another one now."""
+def forget_known(group_name: str) -> None:
+    """Calls that are one of the module, through memory that is another one now."""
     for peers in _known.get(group_name, {}).values():
-        peers.forms.sums.clear()
+        peers.forms.forget_known()
 
 
-def _forget(group_name: str) -> None:
+def _forget(group_name: str, place: int) -> None:
     """What is known of a group that is gone, unless another has its name."""
+    _of_groups.pop(place, None)
     of_name = _known.get(group_name, {})
     if all(peers.group is None for peers in of_name.values()):
         _known.pop(group_name, None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -10,6 +12,11 @@ from ._fold import ACTIVATIONS, MOST_FOLDED
 from ._peers import Peers
 
 _PARTIALS = (torch.float16, torch.bfloat16, torch.float32)
+
+
+def columns_of(b: Tensor, activation: str) -> Any:
+    """The columns of a product with b."""
+    return b.shape[1] // 2 if activation in GATED else b.shape[1]
 
 
 def check_operands(a: Tensor, b: Tensor, scaled: bool, name: str) -> None:
@@ -29,10 +36,13 @@ def check_operands(a: Tensor, b: Tensor, scaled: bool, name: str) -> None:
         raise TypeError(f"a is {a.dtype}, which {name} does not take; {instead}")
 
 
-def check_epilogue(a: Tensor, columns: int, bias: Tensor | None, activation: str) -> None:
-    if activation not in ACTIVATIONS:
-        why = "; gates need all of b's columns, apply it to the result" if activation in GATED else ""
+def check_epilogue(a: Tensor, columns: int, bias: Tensor | None, activation: str, gathers: bool = False) -> None:
+    """gathers: it is of this rank's own product, whose columns gates may join."""
+    if activation not in ACTIVATIONS and not (gathers and activation in GATED):
+        why = "; cleave.distributed's functions apply gates to the sum" if activation in GATED else ""
         raise ValueError(f"activation is {activation!r}; it must be one of {', '.join(ACTIVATIONS)}{why}")
+    if activation in GATED and columns % 2:
+        raise ValueError(f"b has {columns} columns; {activation} joins two of them, so they must be even")
     if bias is not None and bias.shape != (columns,):
         raise ValueError(f"bias is {list(bias.shape)}; it must be [{columns}], a value for each column of the sum")
     _check_device(a, bias=bias)

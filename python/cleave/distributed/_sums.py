@@ -38,6 +38,7 @@ class Form(NamedTuple):
     out_dtype: torch.dtype
     partial_dtype: torch.dtype
     transport: str
+    split_k: tuple[str, int | None]  # mode and slices of this rank's product
     nccl_wins: bool
     at_once: Any  # what one call of the module does through memory that all see; None for more than a product and a sum
 
@@ -56,6 +57,7 @@ class Form(NamedTuple):
         partial_dtype: torch.dtype | None,
         order: str,
         transport: str,
+        split_k: tuple[str, int | None] = ("auto", None),
         exact: bool = False,
     ) -> Form:
         """Raises ValueError or TypeError for what no sum over ranks has. exact: it is one of integers."""
@@ -80,16 +82,19 @@ class Form(NamedTuple):
         if one_shot or (scatter and not large):
             first, added, most = (0, rows, rows) if one_shot else (peers.rank * share, own, share)
             in_strips = one_shot and a.is_cuda and a.itemsize > 1 and is_inside(rows, columns, partial.itemsize, size)
-            kinds = one_shot, in_strips, unsplit, exact, partial, out_dtype, activation
+            kinds = one_shot, in_strips, unsplit, exact, *split_k, partial, out_dtype, activation
             at_once = _core.SumForm(rows, columns, first, added, most, *kinds, call)
         operation = "reduce_scatter" if scatter else "all_reduce"
         by_nccl = not large and nccl_wins(operation, rows * columns * partial.itemsize, size)
-        return cls(*sizes, activation, out_dtype, partial, transport, by_nccl, at_once)
+        return cls(*sizes, activation, out_dtype, partial, transport, split_k, by_nccl, at_once)
 
     def how(self) -> dict[str, Any]:
         """How K is split inside a GPU: alike in sums of all rows and of each rank's, and for all rows where that is
         asked of every product."""
-        return {"split_k_mode": "none"} if self.unsplit and not _core.batch_invariant() else {}
+        mode, slices = self.split_k
+        if self.unsplit and mode == "auto" and not _core.batch_invariant():
+            mode = "none"
+        return {"split_k_mode": mode, "split_k_slices": slices}
 
 
 def _sum(
@@ -158,18 +163,22 @@ def of_products(name: str, scatter: bool) -> Callable[..., Tensor]:
         partial_dtype: torch.dtype | None = None,
         order: str = "rank",
         transport: str = "auto",
+        split_k_mode: str = "auto",
+        split_k_slices: int | None = None,
     ) -> Tensor:
         peers = peers_of(group_name, name)
         asked = precision() if a.itemsize == 4 else None  # float32 is multiplied as torch says
-        given = a, b, None, None, bias, c, None, activation, out_dtype, partial_dtype, order, transport
+        options = activation, out_dtype, partial_dtype, order, transport, split_k_mode, split_k_slices
+        given = a, b, None, None, bias, c, None, *options
         if not _agreement.is_checked() and (made := peers.forms.sums.run(*given, asked, False)) is not None:
             return made
-        key = _core.kinds_of(a, b, bias, c), activation, out_dtype, partial_dtype, order, transport
+        key = _core.kinds_of(a, b, bias, c), *options
         form = peers.forms.get(key)
         if form is None:
             _rules.check_operands(a, b, False, name)
             added = bias, c, None, out_dtype or default_dtype(a), activation, partial_dtype, order, transport
-            form = peers.forms[key] = Form.of(peers, a, b.shape[1], scatter, *added)
+            split_k = split_k_mode, split_k_slices
+            form = peers.forms[key] = Form.of(peers, a, b.shape[1], scatter, *added, split_k)
 
         carrier = carrier_for(peers, a.device, form.transport, form.call, form.bytes, form.nccl_wins)
         if form.at_once is not None and type(carrier) is PeerMemory:
@@ -208,9 +217,11 @@ def of_scaled_products(name: str, scatter: bool) -> Callable[..., Tensor]:
         partial_dtype: torch.dtype | None = None,
         order: str = "rank",
         transport: str = "auto",
+        split_k_mode: str = "auto",
+        split_k_slices: int | None = None,
     ) -> Tensor:
         peers = peers_of(group_name, name)
-        options = activation, out_dtype, partial_dtype, order, transport
+        options = activation, out_dtype, partial_dtype, order, transport, split_k_mode, split_k_slices
         given = a, b, scale_a, scale_b, bias, c, scale_d, *options
         if not _agreement.is_checked() and (made := peers.forms.sums.run(*given, None, use_fast_accum)) is not None:
             return made
@@ -223,7 +234,7 @@ def of_scaled_products(name: str, scatter: bool) -> Callable[..., Tensor]:
             if exact:
                 _rules.check_exact(partial_dtype, peers)
             added = bias, c, scale_d, out_dtype or torch.bfloat16
-            others = activation, partial_dtype, order, transport, exact
+            others = activation, partial_dtype, order, transport, (split_k_mode, split_k_slices), exact
             form = peers.forms[key] = Form.of(peers, a, b.shape[1], scatter, *added, *others)
         scales = (_rules.vector(scale_a), _rules.vector(scale_b)) if exact else (None, None)
         carrier = carrier_for(peers, a.device, form.transport, form.call, form.bytes, form.nccl_wins)

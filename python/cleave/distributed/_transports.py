@@ -164,10 +164,7 @@ class PeerStores:
         taken = [self._turn.take((share, *x.shape[1:]), x.dtype) for x in parts]
         for x, everyones in zip(parts, taken, strict=True):
             self._turn.kept(lambda x=x, own=everyones[self.peers.rank]: first_rows(own, x.shape[0])).copy_(x)
-        gathered = [self._whole_of(everyones[self.peers.rank], rows) for everyones in taken]
-        if use is not None:
-            use(gathered, slice(0, rows))
-        return gathered
+        return [self._whole_of(everyones[self.peers.rank], rows) for everyones in taken]
 
     def _pushed_rows(self, parts: tuple[Tensor, ...], share: int, use: Use, columns: int, kept: bool) -> list[Tensor]:
         """This rank's rows are multiplied while they leave, and the others' when they are there."""

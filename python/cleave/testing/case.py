@@ -51,15 +51,15 @@ class GemmCase:
 
     layout: a letter for A, then one for B, as in BLAS: 't' is row-major, 'n' column-major. So 'tn'
     is the product whose operands both have K as their unit stride. precision: of float32, as in
-    `cleave.gemm`. scaling: one of SCALINGS; 8-bit
-    operands stand for scale * value, where one scale serves a matrix ("tensor"), a row of A or
-    column of B ("row"), or a block; "block_128x128" has blocks of 1x128 in A; beside weights it is of A. out_dtype: by
-    default
-    that of the operands; bfloat16 for 8-bit ones, int32 for integers without scales. 8-bit D has a
-    static scale, or with out_scale (None or "block_1x128") those that the product finds, in the order of
-    scale_major ("k" or "mn"), with use_ue8m0 powers of two. use_fast_accum: 8-bit floats are summed in the
-    tensor cores alone. deterministic, sum_order, kernel, static_b: as in `cleave.gemm`. weights: one of WEIGHTS, of B
-    in 4 bits, in groups of group_size columns (-1: of whole rows; None: as is usual), with zeros with zero points.
+    `cleave.gemm`. scaling: one of SCALINGS; 8-bit operands stand for scale * value, where one scale
+    serves a matrix ("tensor"), a row of A or column of B ("row"), or a block; "block_128x128" has
+    blocks of 1x128 in A; beside weights it is of A. out_dtype: by default that of the operands;
+    bfloat16 for 8-bit ones, int32 for integers without scales. 8-bit D has a static scale, or with
+    out_scale (None or "block_1x128") those that the product finds, in the order of scale_major ("k"
+    or "mn"), with use_ue8m0 powers of two. use_fast_accum: 8-bit floats are summed in the tensor
+    cores alone. deterministic, sum_order, kernel, static_b: as in `cleave.gemm`. weights: one of
+    WEIGHTS, of B in 4 bits, in groups of group_size columns (-1: of whole rows; None: as is usual),
+    with zeros with zero points.
     """
 
     m: int

@@ -75,7 +75,10 @@ class Part(Tensor):
         self, outputs: tuple[Tensor, ...], scale: Tensor | None, dtype: torch.dtype, *, out: Gathered | None = None
     ) -> tuple[Gathered, tuple[Tensor, ...]] | None:
         q, *scales = outputs
-        scale = scale if scales == [] else scales[0]
+        if scales:
+            scale = scales[0]
+        elif scale.is_cuda:  # it is memory of the stream that gathers, which would take it back before it is read here
+            scale.record_stream(torch.cuda.current_stream(scale.device))
         if out is not None:  # whose memory these are
             out.scale = scale
             return None

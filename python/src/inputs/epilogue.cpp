@@ -52,7 +52,21 @@ nb::object attribute(nb::handle of, PyObject* name) {
   return found;
 }
 
+/// A function with its inputs, if it is not called with them: one that has none need not be.
+nb::object bound(nb::handle epilogue) {
+  static PyObject* const kInputs = PyUnicode_InternFromString("inputs");
+  const bool is_bound = attribute(epilogue, kInputs).is_valid();
+  return is_bound ? nb::borrow(epilogue) : nb::borrow(epilogue)();
+}
+
 }  // namespace
+
+std::string backward_of(nb::handle epilogue) {
+  static PyObject* const kBackward = PyUnicode_InternFromString("backward");
+  if (!python::given(epilogue)) return {};
+  const nb::object text = attribute(bound(epilogue), kBackward);
+  return nb::isinstance<nb::str>(text) ? nb::cast<std::string>(text) : std::string();
+}
 
 nb::handle first_output(nb::handle out) {
   return out.is_valid() && PyTuple_Check(out.ptr()) && nb::len(out) > 0 ? PyTuple_GetItem(out.ptr(), 0) : out;

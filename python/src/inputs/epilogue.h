@@ -3,6 +3,8 @@
 
 #include <nanobind/nanobind.h>
 
+#include <string>
+
 #include "array/tensor.h"
 #include "operands/gemm_operands.h"
 
@@ -10,6 +12,9 @@ namespace cleave::python {
 
 /// The part of `out` that is D's: the first one of a tuple.
 nanobind::handle first_output(nanobind::handle out);
+
+/// The text of the backward of its own that an epilogue function has for torch's autograd; empty without.
+std::string backward_of(nanobind::handle epilogue);
 
 /// `epilogue` and `out` together, since `out` is a tuple if a function has several outputs.
 class EpilogueArguments {

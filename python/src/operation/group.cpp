@@ -6,6 +6,8 @@
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
 
 #include "array/tensor.h"
 #include "base/refuse.h"
@@ -88,6 +90,18 @@ void gather(const Group& group, uintptr_t own, size_t bytes, uintptr_t out, std:
                reinterpret_cast<void*>(stream));
 }
 
+/// own, bytes, share, place and out of each part, by addresses; out 0: none.
+using PushedPart = std::tuple<uintptr_t, size_t, size_t, size_t, uintptr_t>;
+
+void push(const Group& group, const std::vector<PushedPart>& parts, std::string_view call, uintptr_t stream) {
+  std::vector<Group::Rows> rows;
+  for (const auto& [own, bytes, share, place, out] : parts) {
+    rows.push_back({reinterpret_cast<const void*>(own), bytes, share, place, reinterpret_cast<void*>(out)});
+  }
+  const nb::gil_scoped_release unlocked;
+  group.push(rows, call, reinterpret_cast<void*>(stream));
+}
+
 }  // namespace
 
 void bind_group(nb::module_& m) {
@@ -104,7 +118,14 @@ void bind_group(nb::module_& m) {
            "the group is broken, or if the ranks say different things, on the CPU at once.")
       .def("gather", &gather, "own"_a, "bytes"_a, "out"_a, "call"_a, "stream"_a,
            "A barrier, and behind it what is at one place of every rank's staging, by addresses.")
+      .def("push", &push, "parts"_a, "call"_a, "stream"_a,
+           "To one place of every rank's staging what each has, and a barrier: for each part its address, bytes, share "
+           "and place, and where a copy of all ranks' goes, or 0.")
       .def("abort", &Group::abort, "Ends all waiting and breaks the group, from any thread.")
+      .def(
+          "reset", &Group::reset, nb::call_guard<nb::gil_scoped_release>(),
+          "On every rank: makes a broken group of ranks that all live whole again. Raises PeerError where one does not "
+          "come.")
       .def("problem", &Group::problem, "Empty, or what broke the group.");
   m.def("fits_strips", &fits_strips, "ranks"_a, "rows"_a, "columns"_a, "element_bytes"_a,
         "Whether products may add up themselves what so many ranks have, and folds may be in strips.");

@@ -4,6 +4,7 @@
 #include <nanobind/nanobind.h>
 
 #include <memory>
+#include <string>
 #include <variant>
 
 #include "inputs/conv_operands.h"
@@ -16,8 +17,10 @@ using ReadOptions = std::variant<GemmOptions, ConvOptions>;
 
 class PlanObject {
  public:
-  PlanObject(const GemmProblem& problem, const ReadOptions& options, std::shared_ptr<const GemmPlan> plan)
-      : problem_(problem), options_(options), plan_(std::move(plan)) {}
+  /// `backward`: the epilogue function's own, which runs do without.
+  PlanObject(const GemmProblem& problem, const ReadOptions& options, std::shared_ptr<const GemmPlan> plan,
+             std::string backward = {})
+      : problem_(problem), options_(options), plan_(std::move(plan)), backward_(std::move(backward)) {}
 
   /// The arrays and scalars of one call; `call` says where it runs.
   nanobind::object run(const GemmInputs& inputs, const CallArguments& call) const;
@@ -28,6 +31,7 @@ class PlanObject {
   const GemmPlan& plan() const { return *plan_; }
   const GemmProblem& problem() const { return problem_; }
   const ReadOptions& options() const { return options_; }
+  const std::string& backward() const { return backward_; }
 
  private:
   template <class Use>
@@ -36,6 +40,7 @@ class PlanObject {
   GemmProblem problem_;
   ReadOptions options_;
   std::shared_ptr<const GemmPlan> plan_;
+  std::string backward_;
 };
 
 }  // namespace cleave::python

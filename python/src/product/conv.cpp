@@ -88,7 +88,10 @@ PlanObject plan_conv(int axes, const Call& call) {
   TensorReader reader{nb::none()};
   const ConvOperands operands(with_operands(kind, call.template get<arg::A>(), call.template get<arg::B>(), call),
                               reader, options);
-  return with_roles(kind, [&] { return PlanObject(operands.problem, options, make_plan(operands.problem)); });
+  return with_roles(kind, [&] {
+    return PlanObject(operands.problem, options, make_plan(operands.problem),
+                      backward_of(call.template get<arg::Epilogue>()));
+  });
 }
 
 /// What texts call images with 1 to 3 axes.

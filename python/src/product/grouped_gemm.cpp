@@ -1,6 +1,7 @@
 #include "call/define.h"
 #include "module/bindings.h"
 #include "module/errors.h"
+#include "operands/roles.h"
 #include "plans/plan_docs.h"
 #include "product/product.h"
 
@@ -133,11 +134,8 @@ nb::object weight_gradient(const Call& call) {
     refuse_value("accumulate is True, but there is no out to add to; pass out");
   }
   if (accumulate) inputs.set<arg::C>(out);
-  try {
-    return multiply(inputs, call, call, {.grouped = true, .a_is_transposed = true});
-  } catch (const Error& error) {
-    refuse(error.code(), "{} (a is dy transposed, b is x)", error.what());
-  }
+  return with_roles({{'a', "dy transposed"}, {'b', "x"}},
+                    [&] { return multiply(inputs, call, call, {.grouped = true, .a_is_transposed = true}); });
 }
 
 }  // namespace

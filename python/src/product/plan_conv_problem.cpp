@@ -120,7 +120,7 @@ PlanObject plan_conv_problem(const Call& call) {
     problem.bias_dtype = bias_type(problem);
     if (groups > 1) problem.bias_stride_batch = problem.n;
   }
-  return PlanObject(problem, options, make_plan(problem));
+  return PlanObject(problem, options, make_plan(problem), backward_of(call.template get<arg::Epilogue>()));
 }
 
 }  // namespace

@@ -214,7 +214,7 @@ PlanObject plan_problem(const Call& call) {
   GemmOptions reading = options_of(problem, activation, options);
   reading.weights = weights;
   place_scale_out(call, problem, reading);
-  return PlanObject(problem, reading, make_plan(problem));
+  return PlanObject(problem, reading, make_plan(problem), backward_of(call.template get<arg::Epilogue>()));
 }
 
 }  // namespace

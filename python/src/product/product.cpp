@@ -30,7 +30,9 @@ PlanObject plan_product(const GemmInputs& inputs, const ProductArguments& argume
   const GemmOperands operands(inputs, reader, options);
   check_options_of_groups(options, operands.problem);
   if (options.grouped) options.zero_rest = operands.problem.groups.zero_rest;
-  return with_roles(Conv::none, [&] { return PlanObject(operands.problem, options, make_plan(operands.problem)); });
+  return with_roles(Conv::none, [&] {
+    return PlanObject(operands.problem, options, make_plan(operands.problem), backward_of(inputs.get<arg::Epilogue>()));
+  });
 }
 
 }  // namespace cleave::python

@@ -1,17 +1,18 @@
 // A whole call of cleave.distributed: a product into memory that all ranks see, and the sum of theirs. In Python each
 // of its steps takes the host longer than the launches do.
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 
 #include <array>
-#include <cstring>
-#include <unordered_map>
+#include <optional>
 
 #include "cleave/across.h"
 #include "module/bindings.h"
 #include "operands/fold_operands.h"
 #include "peers/places.h"
+#include "product/known_calls.h"
 #include "product/product.h"
 
 namespace nb = nanobind;
@@ -26,23 +27,15 @@ struct SumForm {
   int64_t first, own;     // which rows of it this rank adds up, and how many
   int64_t most;           // of any rank
   bool pushed;            // all ranks add up the same
-  bool unsplit;           // products are not split along K, unless they are batch invariant
+  bool unsplit;           // products are not split along K by themselves, unless they are batch invariant
   bool in_strips;         // pushed as a product that adds up itself sends it, which any rank may have
   bool exact;             // of integers, which scales, each a line, multiply when they are added up
+  SplitKMode split;       // of this rank's product
+  int32_t slices;         // 0: the planner chooses
   DType partial, d;
   Activation activation;
   std::string call;  // how ranks name it to each other
 };
-
-constexpr size_t kAligned = 16;  // what no kernel asks more than
-
-/// A matrix that is packed row by row.
-Operand packed_matrix(void* data, DType dtype, int device, int64_t rows, int64_t columns) {
-  Operand x{.data = data, .dtype = dtype, .device = device, .ndim = 2};
-  x.shape[0] = rows, x.shape[1] = columns;
-  x.stride[0] = columns, x.stride[1] = 1;
-  return x;
-}
 
 /// What the product and the sum read.
 struct SumTensors {
@@ -50,17 +43,10 @@ struct SumTensors {
   std::optional<Operand> scale_a, scale_b, bias, c, scale_d;
 };
 
-/// A call's tensors, as they are given: a, b, scale_a, scale_b, bias, c, scale_d.
-using Given = std::array<nb::handle, 7>;
-using Views = std::array<std::optional<TensorView>, 7>;
-
-Views read(TensorReader& reader, const Given& arrays) {
-  constexpr const char* kNames[] = {"a", "b", "scale_a", "scale_b", "bias", "c", "scale_d"};
-  Views views;
-  for (size_t i = 0; i < arrays.size(); ++i)
-    if (given(arrays[i])) views[i] = reader.read(arrays[i], kNames[i]);
-  return views;
-}
+constexpr const char* kNames[] = {"a", "b", "scale_a", "scale_b", "bias", "c", "scale_d"};
+constexpr size_t kTensors = std::size(kNames);
+using Given = std::array<nb::handle, kTensors>;
+using Views = ViewsOf<kTensors>;
 
 SumTensors tensors_of(const Views& v) {
   return {
@@ -126,7 +112,9 @@ std::shared_ptr<const GemmPlan> plan_of_whole(const SumForm& form, const SumTens
 /// `form` outlives it.
 MadeSum make_sum(const SumForm& form, const SumTensors& tensors, const Places& places, const Operand& d,
                  PlanOptions options) {
-  if (form.unsplit && default_determinism() < Determinism::batch_invariant) options.split_k_mode = SplitKMode::none;
+  options.split_k_mode = form.split, options.split_k_slices = form.slices;
+  if (form.unsplit && form.split == SplitKMode::automatic && default_determinism() < Determinism::batch_invariant)
+    options.split_k_mode = SplitKMode::none;
   MadeSum made;
   if (form.in_strips) {
     made.product = plan_of_whole(form, tensors, places, d, options, made.product_arguments);
@@ -168,41 +156,6 @@ void run(MadeSum made, Places& places, void* stream) {
   made.fold->run(made.fold_arguments, stream);
 }
 
-/// A text that needs no memory: of a call's tensors.
-class ShortText {
- public:
-  void append(const char* bytes, size_t count) {
-    std::memcpy(bytes_.data() + size_, bytes, count);
-    size_ += count;
-  }
-  operator std::string_view() const { return {bytes_.data(), size_}; }
-
- private:
-  std::array<char, 1024> bytes_;
-  size_t size_ = 0;
-};
-
-void add_bytes(auto& text, const auto& value) {
-  text.append(reinterpret_cast<const char*>(&value), sizeof(value));
-}
-
-/// What checks of tensors look at, so that what was checked once need not be again: a form, a type, a device and the
-/// sizes of each, or nothing of one that is not given.
-void add_kind(auto& text, const TensorView* view) {
-  if (view == nullptr) return add_bytes(text, -1);
-  add_bytes(text, view->ndim), add_bytes(text, view->device);
-  add_bytes(text, view->element.code), add_bytes(text, view->element.bits);
-  for (int i = 0; i < std::min(view->ndim, Operand::kMaxRank); ++i) add_bytes(text, view->shape[i]);
-}
-
-/// And plans: how they lie.
-void add_layout(auto& text, const TensorView* view) {
-  add_kind(text, view);
-  if (view == nullptr) return;
-  add_bytes(text, uint8_t(reinterpret_cast<uintptr_t>(view->data) % kAligned));
-  for (int i = 0; i < std::min(view->ndim, Operand::kMaxRank); ++i) add_bytes(text, view->stride[i]);
-}
-
 nb::bytes kinds_of(nb::args tensors) {
   TensorReader reader{nb::none()};
   std::string text;
@@ -217,12 +170,6 @@ nb::bytes kinds_of(nb::args tensors) {
   return nb::bytes(text.data(), text.size());
 }
 
-PlanOptions options_of(nb::handle precision, bool use_fast_accum) {
-  PlanOptions options{.fast_accumulation = use_fast_accum};
-  if (given(precision)) options.precision = parse_name<Precision>(precision, "precision");
-  return options;
-}
-
 /// A new [own, columns].
 nb::object new_sum(const SumForm& form, TensorReader& reader, nb::handle like, int device) {
   const int64_t shape[] = {form.own, form.columns};
@@ -233,7 +180,7 @@ nb::object sum_over_ranks(Places& places, const SumForm& form, nb::handle a, nb:
                           nb::handle scale_b, nb::handle bias, nb::handle c, nb::handle scale_d, nb::handle precision,
                           bool use_fast_accum) {
   TensorReader reader{nb::none()};
-  const SumTensors tensors = tensors_of(read(reader, {a, b, scale_a, scale_b, bias, c, scale_d}));
+  const SumTensors tensors = tensors_of(read(reader, Given{a, b, scale_a, scale_b, bias, c, scale_d}, kNames));
   const nb::object d = new_sum(form, reader, a, tensors.a.device);
   MadeSum made = make_sum(form, tensors, places, reader.read(d, "out"), options_of(precision, use_fast_accum));
   const nb::gil_scoped_release unlocked;
@@ -241,75 +188,54 @@ nb::object sum_over_ranks(Places& places, const SumForm& form, nb::handle a, nb:
   return d;
 }
 
-/// Calls that were checked, and what they do: those of one operation of one group, which are like them, are made at
-/// once.
+/// A call that was checked.
+struct KnownSum {
+  nb::object places;
+  SumForm form;
+  MadeSum made;
+};
+
 class KnownSums {
  public:
-  /// Options are told apart by which objects they are, which are kept; the last is the precision.
-  using Options = std::array<nb::handle, 6>;
+  using Calls = KnownCalls<std::optional<KnownSum>, kTensors, 8>;  // the last option is the precision
+  using Options = Calls::Others;
 
   void add(const nb::object& places, const SumForm& form, const Given& arrays, const Options& options,
            bool use_fast_accum) {
-    constexpr size_t kMost = 4096;
-    if (known_.size() >= kMost) known_.clear();
     TensorReader reader{nb::none()};
-    const Views views = read(reader, arrays);
-    Known& known =
-        known_.insert_or_assign(std::string(key_of(views, options, use_fast_accum)), Known{places, form}).first->second;
-    for (size_t i = 0; i < options.size(); ++i) known.options[i] = nb::borrow(options[i]);
-    const Operand d =
-        packed_matrix(reinterpret_cast<void*>(kAligned), form.d, views[0]->device, form.own, form.columns);
-    known.made = make_sum(known.form, tensors_of(views), nb::cast<Places&>(places), d,
-                          options_of(options.back(), use_fast_accum));
-    known.cleared = cleared();
+    const Views views = read(reader, arrays, kNames);
+    calls_.add(views, options, use_fast_accum, [&](std::optional<KnownSum>& known) {
+      known = KnownSum{places, form, {}};
+      const Operand d =
+          packed_matrix(reinterpret_cast<void*>(kAligned), form.d, views[0]->device, form.own, form.columns);
+      known->made = make_sum(known->form, tensors_of(views), nb::cast<Places&>(places), d,
+                             options_of(options.back(), use_fast_accum));
+    });
   }
 
   /// None where there was no such call.
   nb::object run(const Given& arrays, const Options& options, bool use_fast_accum) const {
-    if (known_.empty()) return nb::none();
+    if (calls_.empty()) return nb::none();
     TensorReader reader{nb::none()};
-    const Views views = read(reader, arrays);
-    const auto found = known_.find(std::string_view(key_of(views, options, use_fast_accum)));
-    if (found == known_.end() || found->second.cleared != cleared()) return nb::none();
-    const Known& known = found->second;
+    const Views views = read(reader, arrays, kNames);
+    const std::optional<KnownSum>* const found = calls_.find(views, options, use_fast_accum);
+    if (found == nullptr) return nb::none();
+    const KnownSum& known = **found;
     const nb::object d = new_sum(known.form, reader, arrays[0], views[0]->device);
     void* const data = reader.read(d, "out").data;
     if (reinterpret_cast<uintptr_t>(data) % kAligned != 0) return nb::none();
     MadeSum made = known.made;
     point(made, views, data);
-    Places& places = *known.at;
+    Places& places = *nb::inst_ptr<Places>(known.places);
     const nb::gil_scoped_release unlocked;
     python::run(std::move(made), places, reader.stream());
     return d;
   }
 
-  void clear() { known_.clear(); }
+  void clear() { calls_.clear(); }
 
  private:
-  struct Known {
-    nb::object places;
-    SumForm form;
-    Places* at = nb::cast<Places*>(places);
-    std::array<nb::object, 6> options = {};
-    MadeSum made = {};
-    uint64_t cleared = 0;  // when it was made
-  };
-
-  struct TextHash : std::hash<std::string_view> {
-    using is_transparent = void;
-  };
-
-  static uint64_t cleared() { return RecentPlans<GemmProblem>::shared().cleared(); }
-
-  static ShortText key_of(const Views& views, const Options& options, bool use_fast_accum) {
-    ShortText key;
-    for (const auto& view : views) add_layout(key, view ? &*view : nullptr);
-    for (const nb::handle option : options) add_bytes(key, option.ptr());
-    add_bytes(key, use_fast_accum), add_bytes(key, default_determinism());
-    return key;
-  }
-
-  std::unordered_map<std::string, Known, TextHash, std::equal_to<>> known_;
+  Calls calls_;
 };
 
 }  // namespace
@@ -318,6 +244,7 @@ void bind_sum_over_ranks(nb::module_& m) {
   nb::class_<Places>(m, "Places", "Staging of a group's ranks, in places that calls take in turn.")
       .def(nb::init<std::shared_ptr<const Group>>(), "group"_a)
       .def_prop_ro("bytes", &Places::bytes, "Of each.")
+      .def("reset", &Places::reset, "Begins anew, on all ranks.")
       .def(
           "next", [](Places& places, uintptr_t stream) { return places.next(reinterpret_cast<void*>(stream)); },
           "stream"_a,
@@ -326,8 +253,8 @@ void bind_sum_over_ranks(nb::module_& m) {
       .def(
           "__init__",
           [](SumForm* form, int64_t rows, int64_t columns, int64_t first, int64_t own, int64_t most, bool pushed,
-             bool in_strips, bool unsplit, bool exact, nb::handle partial_dtype, nb::handle out_dtype,
-             std::string_view activation, std::string call) {
+             bool in_strips, bool unsplit, bool exact, nb::handle split_k_mode, std::optional<int32_t> split_k_slices,
+             nb::handle partial_dtype, nb::handle out_dtype, std::string_view activation, std::string call) {
             new (form) SumForm{rows,
                                columns,
                                first,
@@ -337,13 +264,15 @@ void bind_sum_over_ranks(nb::module_& m) {
                                unsplit,
                                in_strips,
                                exact,
+                               parse_name<SplitKMode>(split_k_mode, "split_k_mode"),
+                               split_k_slices.value_or(0),
                                parse_dtype(partial_dtype, "partial_dtype"),
                                parse_dtype(out_dtype, "out_dtype"),
                                from_string<Activation>(activation),
                                std::move(call)};
           },
           "rows"_a, "columns"_a, "first"_a, "own"_a, "most"_a, "pushed"_a, "in_strips"_a, "unsplit"_a, "exact"_a,
-          "partial_dtype"_a, "out_dtype"_a, "activation"_a, "call"_a);
+          "split_k_mode"_a, "split_k_slices"_a.none(), "partial_dtype"_a, "out_dtype"_a, "activation"_a, "call"_a);
   nb::class_<KnownSums>(m, "KnownSums",
                         "Sums over ranks that were checked before, by what follows from their arguments.")
       .def(nb::init<>())
@@ -353,25 +282,31 @@ void bind_sum_over_ranks(nb::module_& m) {
           [](KnownSums& known, const nb::object& places, const SumForm& form, nb::handle a, nb::handle b,
              nb::handle scale_a, nb::handle scale_b, nb::handle bias, nb::handle c, nb::handle scale_d,
              nb::handle activation, nb::handle out_dtype, nb::handle partial_dtype, nb::handle order,
-             nb::handle transport, nb::handle precision, bool use_fast_accum) {
+             nb::handle transport, nb::handle split_k_mode, nb::handle split_k_slices, nb::handle precision,
+             bool use_fast_accum) {
             known.add(places, form, {a, b, scale_a, scale_b, bias, c, scale_d},
-                      {activation, out_dtype, partial_dtype, order, transport, precision}, use_fast_accum);
+                      {activation, out_dtype, partial_dtype, order, transport, split_k_mode, split_k_slices, precision},
+                      use_fast_accum);
           },
           "places"_a, "form"_a, "a"_a, "b"_a, "scale_a"_a.none(), "scale_b"_a.none(), "bias"_a.none(), "c"_a.none(),
           "scale_d"_a.none(), "activation"_a, "out_dtype"_a.none(), "partial_dtype"_a.none(), "order"_a, "transport"_a,
-          "precision"_a.none(), "use_fast_accum"_a, "Calls like this one are of this form, through these places.")
+          "split_k_mode"_a, "split_k_slices"_a.none(), "precision"_a.none(), "use_fast_accum"_a,
+          "Calls like this one are of this form, through these places.")
       .def(
           "run",
           [](const KnownSums& known, nb::handle a, nb::handle b, nb::handle scale_a, nb::handle scale_b,
              nb::handle bias, nb::handle c, nb::handle scale_d, nb::handle activation, nb::handle out_dtype,
-             nb::handle partial_dtype, nb::handle order, nb::handle transport, nb::handle precision,
-             bool use_fast_accum) {
-            return known.run({a, b, scale_a, scale_b, bias, c, scale_d},
-                             {activation, out_dtype, partial_dtype, order, transport, precision}, use_fast_accum);
+             nb::handle partial_dtype, nb::handle order, nb::handle transport, nb::handle split_k_mode,
+             nb::handle split_k_slices, nb::handle precision, bool use_fast_accum) {
+            return known.run(
+                {a, b, scale_a, scale_b, bias, c, scale_d},
+                {activation, out_dtype, partial_dtype, order, transport, split_k_mode, split_k_slices, precision},
+                use_fast_accum);
           },
           "a"_a, "b"_a, "scale_a"_a.none(), "scale_b"_a.none(), "bias"_a.none(), "c"_a.none(), "scale_d"_a.none(),
-          "activation"_a, "out_dtype"_a.none(), "partial_dtype"_a.none(), "order"_a, "transport"_a,
-          "precision"_a.none(), "use_fast_accum"_a, "sum_over_ranks of such a call; None where none was like it.");
+          "activation"_a, "out_dtype"_a.none(), "partial_dtype"_a.none(), "order"_a, "transport"_a, "split_k_mode"_a,
+          "split_k_slices"_a.none(), "precision"_a.none(), "use_fast_accum"_a,
+          "sum_over_ranks of such a call; None where none was like it.");
   m.def("kinds_of", &kinds_of,
         "What checks of tensors look at: dtypes, devices and sizes, as bytes; None is one, too.");
   m.def("sum_over_ranks", &sum_over_ranks, "places"_a, "form"_a, "a"_a, "b"_a, "scale_a"_a.none(), "scale_b"_a.none(),

@@ -28,7 +28,7 @@ EmitSources parse_sources(const std::string& text) {
 std::vector<std::string> emit_project(const PlanObject& plan, const std::string& name, const std::string& sourcedir,
                                       const std::string& target, const std::string& sources,
                                       const std::vector<std::string>& archs) {
-  const EmitOptions options{name, parse_target(target), parse_sources(sources), archs};
+  const EmitOptions options{name, parse_target(target), parse_sources(sources), archs, plan.backward()};
   const nb::gil_scoped_release unlocked;
   check_folder(sourcedir);
   const EmittedFiles files = emit(plan.plan(), options);

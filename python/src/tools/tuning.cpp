@@ -31,7 +31,8 @@ PlanObject plan_as(const PlanObject& planned, const std::string& kernel) {
     refuse_value("kernel is \"{}\", which names no kernel of a GPU; take one of the plan's candidates", kernel);
   }
   const nb::gil_scoped_release unlocked;
-  return PlanObject(planned.problem(), planned.options(), cleave::plan_as(planned.problem(), *spec));
+  return PlanObject(planned.problem(), planned.options(), cleave::plan_as(planned.problem(), *spec),
+                    planned.backward());
 }
 
 std::string tune_store(const PlanObject& plan) {

@@ -74,7 +74,7 @@ constexpr Spec kSm90ProductTiles[] = {
 // Where M are 64 filters, and N channels of taps: a third less to fetch than in tiles of 64 x 128.
 constexpr Spec kSm90GradientTiles[] = {{.tile_m = 64, .tile_n = 192}};
 
-// Of D^T, for numbers of filters that tiles of 128 rows do not divide: 160 and 320 of them, or 96.
+// For weight gradients whose filters tiles of 128 rows do not divide, 160 and 320 of them, say: D^T has them as columns.
 constexpr Spec kSm90TurnedTiles[] = {
     {.transposed = true, .tile_m = 128, .tile_n = 80},  {.transposed = true, .tile_m = 192, .tile_n = 80},
     {.transposed = true, .tile_m = 192, .tile_n = 96},  {.transposed = true, .tile_m = 192, .tile_n = 160},

@@ -16,6 +16,7 @@
 #include "plan/cost/weight_cost.h"
 #include "plan/direct/choice.h"
 #include "plan/quantize_apart.h"
+#include "plan/resident_clusters.h"
 #include "problem/problem.h"
 
 namespace cleave {
@@ -391,13 +392,6 @@ double joining_ctas(const Choice& choice, const DeviceInfo& device) {
 bool is_predicted_product(const Choice& choice) {
   const GemmConfig& c = choice.config;
   return has_tma(c.family) && c.conv.kind == Conv::none && c.schedule.grouping == Grouping::none;
-}
-
-double resident_clusters(uint32_t size, const DeviceInfo& device) {
-  // A cluster lies in one GPC, and GPCs have 14 to 18 working SMs, differently on every chip: these are one
-  // H100's, as cuOccupancyMaxActiveClusters gave them, and an H200 that was measured has the same.
-  constexpr uint8_t h100[] = {132, 66, 39, 30, 22, 17, 15, 15, 9, 7, 7, 7, 7, 7, 7, 7};
-  return std::max(1.0, std::floor(h100[size - 1] * (device.num_sms / 132.0)));
 }
 
 double predict_roughly_us(const Choice& choice, const DeviceInfo& device) {

@@ -34,7 +34,4 @@ double grouped_l2_us(double bytes, double loaded);
 /// ranks.
 double joining_ctas(const Choice& choice, const DeviceInfo& device);
 
-/// Clusters of `size` CTAs that run at the same time.
-double resident_clusters(uint32_t size, const DeviceInfo& device);
-
 }  // namespace cleave

@@ -11,6 +11,7 @@
 #include "cleave/config/tma_box.h"
 #include "plan/cost/cost.h"
 #include "plan/cost/weight_cost.h"
+#include "plan/resident_clusters.h"
 #include "problem/problem.h"
 
 namespace cleave {

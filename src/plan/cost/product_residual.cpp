@@ -9,7 +9,7 @@
 #include "cleave/config/output.h"
 #include "cleave/conv.h"
 #include "launch/conv_grid.h"
-#include "plan/cost/cost.h"
+#include "plan/resident_clusters.h"
 #include "problem/problem.h"
 
 namespace cleave {

@@ -91,6 +91,29 @@ def test_the_command_emits_epilogue_functions(tmp_path: Path, options: list[str]
     assert (tmp_path / "pytorch/src/function.h").read_text() == function
 
 
+@cleave.epilogue
+def rounded(acc):
+    return acc.to("int8")
+
+
+@rounded.backward
+def doubled(grad_d):
+    return {"acc": grad_d * 2.0}
+
+
+@pytest.mark.parametrize("epilogue", [rounded, rounded()], ids=["function", "called"])
+def test_a_functions_own_backward_is_emitted(epilogue: Any, tmp_path: Path) -> None:
+    """Whether it is called, where it has no inputs, or not; in C++ projects there is nothing to derive."""
+    product = cleave.plan_problem(256, 384, 512, dtype="bfloat16", epilogue=epilogue, device="h100")
+    sizes = {"images": 8, "size": (28, 28), "channels": 64, "filters": 64, "filter_size": (3, 3)}
+    convolution = cleave.plan_conv_problem(**sizes, dtype="bfloat16", epilogue=epilogue, device="h100")
+    for name, plan in (("product", product), ("convolution", convolution)):
+        folder = cleave.emit.pytorch(plan, name, tmp_path / name)
+        assert "multiply grad_d 2" in (folder / name / "_operation.py").read_text()
+        folder = cleave.emit.cpp(plan, name, tmp_path / f"{name}_cpp")
+        assert not [path for path in folder.rglob("*.*") if "grad_d" in path.read_text()]
+
+
 # What to pass instead of something sound, and what is said about it.
 BAD: dict[str, tuple[Callable[[], dict[str, Any]], type[Exception], str]] = {
     "an operation without a plan": (

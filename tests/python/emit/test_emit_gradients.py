@@ -41,7 +41,7 @@ def operator(monkeypatch: pytest.MonkeyPatch, kind: str, **fixed: Any) -> tuple[
                 sys.modules, f"emitted_package.function.{name}", importlib.import_module(f"cleave._epilogue.{name}")
             )
         monkeypatch.setitem(sys.modules, "emitted_package.function", types.ModuleType("emitted_package.function"))
-    package._operation = types.SimpleNamespace(**fixed)
+    package._operation = types.SimpleNamespace(**{"BACKWARD": ""} | fixed)
     monkeypatch.setitem(sys.modules, "emitted_package", package)
     for name, path in sources.items():
         module = types.ModuleType(f"emitted_package.{name}")
@@ -55,6 +55,9 @@ def operator(monkeypatch: pytest.MonkeyPatch, kind: str, **fixed: Any) -> tuple[
 class Context:
     def save_for_backward(self, *tensors: Any) -> None:
         self.saved_tensors = [x.detach() for x in tensors]
+
+    def mark_non_differentiable(self, *tensors: Any) -> None:
+        self.without_gradient = tensors
 
     def set_materialize_grads(self, value: bool) -> None:
         assert not value
@@ -145,6 +148,60 @@ def test_of_functions_of_gates(monkeypatch: pytest.MonkeyPatch) -> None:
     gate, up = add_up(inputs["a"] @ inputs["b"], inputs, random(20), False).chunk(2, -1)
     inputs["limit"] = 0.5
     check(module, inputs, torch.nn.functional.silu(gate.clamp(max=0.5)) * up)
+
+
+@cleave.epilogue
+def reduced(acc, shift: cleave.row):
+    x = cleave.tanh(acc + shift)
+    return cleave.outputs(d=x, norm=cleave.sum_of_squares(x, over="columns"), total=cleave.sum(x, over="rows"))
+
+
+@cleave.epilogue
+def quantised(acc, step: cleave.column):
+    x = (acc / step).to("int8") * step
+    return cleave.outputs(d=x, whole=cleave.sum(x), largest=cleave.absmax(x))
+
+
+@quantised.backward
+def straight_through(acc, step, grad_d, grad_whole):
+    return {"acc": cleave.where(acc > 0.0, 3.0 * grad_d + grad_whole, 0.0), "step": grad_d}
+
+
+DENSE = {"BIAS": "none", "HAS_BIAS": False, "HAS_C": False, "GROUPING": "none"}
+
+
+@pytest.mark.parametrize("batch", [(), (3,)])
+def test_of_what_the_result_is_reduced_to(batch: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a batch each entry has lines of its own."""
+    torch.manual_seed(0)
+    module, _ = operator(monkeypatch, "product", FUNCTION=reduced.text, **DENSE)
+    inputs = {"a": random(*batch, 8, 6), "b": random(*batch, 6, 10)}
+    sums = add_up(inputs["a"] @ inputs["b"], inputs, None, False)
+    inputs["shift"] = random(10)
+    d = torch.tanh(sums + inputs["shift"])
+    keep = bool(batch)
+    check(module, inputs, d, d.square().sum(-1, keepdim=keep), d.sum(-2, keepdim=keep))
+
+
+@pytest.mark.parametrize("with_whole", [False, True])
+def test_of_a_backward_that_was_given(with_whole: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Instead of the derivative; what no gradient comes from counts as 0, and the largest magnitude has none."""
+    torch.manual_seed(0)
+    backward = quantised(step=1.0).backward
+    module, fixed = operator(monkeypatch, "product", FUNCTION=quantised.text, BACKWARD=backward, **DENSE)
+    a, b, step = random(8, 6), random(6, 10), random(8)
+    d, whole, largest = random(8, 10), random(), random()
+    fixed.ARGUMENTS = ("a", "b", "step")
+    context = Context()
+    module._save(context, (a, b, step), {"alpha": ALPHA}, (d, whole, largest))
+    assert context.without_gradient == (largest,)
+    context.needs_input_grad = [True, True, True]
+    grad, of_whole = torch.randn(8, 10), torch.randn(()) if with_whole else None
+    of_a, of_b, of_step = module._backward(context, grad, of_whole, None)
+    of_sums = (3 * grad + (of_whole if with_whole else 0)) * (a @ b > 0) * ALPHA
+    torch.testing.assert_close(of_a, of_sums.double() @ b.mT, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(of_b, a.mT @ of_sums.double(), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(of_step, grad.double().sum(1), rtol=1e-4, atol=1e-4)
 
 
 def test_of_an_output_that_does_without_the_sum(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,11 +32,19 @@ def test_on_three_ranks(tmp_path: Path, transport: str) -> None:
     assert len(report) > 10 and not any(report.values()), "\n".join(report.values())
 
 
-def test_survivors_name_the_rank_that_is_lost(tmp_path: Path) -> None:
-    """Four ranks are killed, and one is late; `tests/support/fault_ranks.py 45` is for longer."""
-    run = [sys.executable, SUPPORT / "fault_ranks.py", "5", tmp_path / "report"]
+@pytest.mark.parametrize(("where", "rounds"), [("cpu", 5), ("memory", 2)])
+def test_survivors_name_the_rank_that_is_lost(tmp_path: Path, where: str, rounds: int) -> None:
+    """Ranks are killed, and one of five is late; `tests/support/fault_ranks.py 45` is for longer."""
+    run = [sys.executable, SUPPORT / "fault_ranks.py", str(rounds), tmp_path / "report", "0", where]
     subprocess.run(run, check=True, timeout=240, env=ENVIRONMENT)
     assert not (found := (tmp_path / "report").read_text()), found
+
+
+@pytest.mark.parametrize("ranks", [2, 5])
+def test_threads_are_ranks_in_drawn_rounds(ranks: int) -> None:
+    run = [sys.executable, SUPPORT / "thread_ranks.py", str(ranks), "1000"]
+    made = subprocess.run(run, env=ENVIRONMENT, capture_output=True, text=True, timeout=120)
+    assert made.returncode == 0, made.stderr
 
 
 def test_the_examples_train_as_on_one_rank() -> None:

@@ -439,3 +439,22 @@ def test_smooth_refuses() -> None:
         cleave.smooth(np.ones(3), w)
     with pytest.raises(ValueError, match=r"amax is \(3,\) and weight is \(3, 2\)"):
         cleave.smooth(amax, w.T)
+
+
+@pytest.mark.parametrize("wrong", [-0.5, np.nan])
+def test_smooth_takes_magnitudes(wrong: float) -> None:
+    """x.max(0) is negative where a whole channel is."""
+    amax, w = np.float32([1, wrong, 2]), np.ones((2, 3), np.float32)
+    with pytest.raises(ValueError, match=rf"amax has a value of {wrong:g}.*abs\(x\)\.max\(0\)"):
+        cleave.smooth(amax, w)
+    torch = pytest.importorskip("torch")
+    with pytest.raises(ValueError, match=f"amax has a value of {wrong:g}"):
+        cleave.smooth(torch.tensor(amax), torch.tensor(w))
+    divisors, _ = cleave.smooth(torch.tensor(amax, device="meta"), torch.tensor(w, device="meta"))
+    assert divisors.shape == (3,)
+
+
+def test_smooth_is_traced_by_jax() -> None:
+    jax = pytest.importorskip("jax")
+    amax, w = np.float32([4, 9]), np.float32([[1, -4], [-2, 3]])
+    np.testing.assert_allclose(jax.jit(cleave.smooth)(amax, w)[0], cleave.smooth(amax, w)[0], rtol=1e-6)

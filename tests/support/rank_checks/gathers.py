@@ -19,6 +19,26 @@ def gathered_products_are_those_of_the_whole(ranks: Ranks) -> None:
             d, whole = cd.all_gather_gemm(ranks.rows(a), b, bias=bias, activation="silu", rows=rows, gathered=True)
             assert same_bits(whole, a)
             assert same_bits(d, ops.gemm(a, b, bias, activation="silu"))
+            for gates in ("swiglu", "swiglu_interleaved"):
+                d = cd.all_gather_gemm(ranks.rows(a), b, bias=bias, activation=gates, rows=rows)
+                assert same_bits(d, ops.gemm(a, b, bias, activation=gates))
+    x, w = ranks.draw(8, 16).requires_grad_(), ranks.draw(16, 12).requires_grad_()
+    cd.all_gather_gemm(x, w, activation="swiglu").square().sum().backward()
+    y, v = torch.cat([x.detach()] * ranks.size).requires_grad_(), w.detach().requires_grad_()
+    ops.gemm(y, v, activation="swiglu").square().sum().backward()
+    torch.testing.assert_close(w.grad, v.grad, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(x.grad, ranks.rows(y.grad) * ranks.size, rtol=1e-4, atol=1e-4)
+
+
+def rows_may_lie_otherwise_on_some_ranks(ranks: Ranks) -> None:
+    """Also where the same call was made with packed rows before, and unaligned ones."""
+    a, b = ranks.draw(6 * ranks.size, 40), ranks.draw(40, 24)
+    own, expected = ranks.rows(a), ops.gemm(a, b)
+    lies = [own, own.t().contiguous().t(), torch.cat([own.flatten()[:1], own.flatten()])[1:].view_as(own)]
+    for turn in range(6):
+        given = lies[(turn + ranks.rank) % len(lies)]
+        assert same_bits(cd.all_gather_gemm(given, b), expected), turn
+        assert same_bits(cd.all_gather_gemm(given, b, gathered=True)[1], a), turn
 
 
 def scales_travel_with_their_rows(ranks: Ranks) -> None:
@@ -39,5 +59,6 @@ def scales_travel_with_their_rows(ranks: Ranks) -> None:
 
 CHECKS = (
     gathered_products_are_those_of_the_whole,
+    rows_may_lie_otherwise_on_some_ranks,
     scales_travel_with_their_rows,
 )

@@ -11,6 +11,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
+import cleave
 import cleave.distributed as cd
 from cleave.distributed import _peer_memory
 from cleave.distributed._peers import peers_of
@@ -55,6 +56,27 @@ def memory_grows_up_to_its_limit(ranks: Ranks) -> None:
         del os.environ["CLEAVE_PEER_BYTES"]
 
 
+def a_broken_group_is_reset(ranks: Ranks) -> None:
+    """Ranks that made other calls, and as many or more, go on where all of them say so."""
+    a, b = ranks.draw(8, 16), ranks.draw(16, 24)
+    group = dist.new_group(list(range(ranks.size)))
+    cd.reset(group)  # which has made no memory
+    made = cd.gemm_all_reduce(a, b, group, transport="peer")
+    for turn in range(3):
+        cd.reset(group)  # nothing was broken, at first
+        assert same_bits(cd.gemm_all_reduce(a, b, group, transport="peer"), made)
+        with pytest.raises(cd.PeerError):
+            for _ in range(3 + ranks.rank):
+                cd.gemm_all_reduce(a[: 1 + ranks.rank], b, group, transport="peer")
+                if ranks.device == "cuda":
+                    torch.cuda.synchronize()
+        cd.reset(group)
+        for _ in range(1 + turn):
+            assert same_bits(cd.gemm_all_reduce(a, b, group, transport="peer"), made)
+            whole = cd.all_gather_gemm(a, b, group, transport="peer")
+            assert same_bits(whole, torch.cat([cleave.gemm(a, b)] * ranks.size))
+
+
 def threads_that_ask_first_get_the_same_memory(ranks: Ranks) -> None:
     """It is made once, by whoever comes first: ranks would not agree on which of two is whose."""
     name, device = dist.new_group(list(range(ranks.size))).group_name, ranks.draw(1).device
@@ -77,5 +99,6 @@ def threads_that_ask_first_get_the_same_memory(ranks: Ranks) -> None:
 CHECKS = (
     calls_take_turns_without_an_end,
     memory_grows_up_to_its_limit,
+    a_broken_group_is_reset,
     threads_that_ask_first_get_the_same_memory,
 )

@@ -46,7 +46,7 @@ def same_bits(x: Tensor, y: Tensor) -> bool:
 
 
 def _bytes(x: Tensor) -> Tensor:
-    return x.detach().cpu().contiguous().view(torch.uint8)
+    return x.detach().cpu().flatten().view(torch.uint8)
 
 
 def in_rank_order(partials: list[Tensor], *others: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ import os
 from contextlib import nullcontext
 
 import torch
+import torch.distributed as dist
 from torch.nn import functional
 
 import cleave
@@ -120,6 +121,83 @@ def scaled_sums_are_those_of_their_partials(ranks: Ranks) -> None:
             assert same_bits(d8, (in_rank_order(partials) / 0.5).round().clamp(-128, 127).to(torch.int8))
 
 
+def sums_are_gated_and_quantised_once(ranks: Ranks) -> None:
+    """From their float32, in one shot and in two, with the bits of each rank's rows."""
+    for dtype, m in ((torch.bfloat16, 37), (torch.float32, ranks.size - 1), (torch.float16, 64)):
+        a, b = ranks.draw(m, 96 * ranks.size, dtype=dtype), ranks.draw(96 * ranks.size, 512, dtype=dtype)
+        own, bias, c = (ranks.columns(a), ranks.rows(b)), ranks.draw(512), ranks.draw(m, 512)
+        sums = cd.gemm_all_reduce(*own, bias=bias, out_dtype=torch.float32)
+        gate, up = sums.double().chunk(2, 1)
+        gated = functional.silu(gate) * up
+        scales = {"row": "k", "block_1x128": "mn"}
+        for shots in ("one", "two"):
+            with all_reduce_by(shots):
+                for turn in (sums, torch.stack(sums.chunk(2, 1), -1).flatten(1)):
+                    name, of_bias = ("swiglu", bias) if turn is sums else ("swiglu_interleaved", bias)
+                    if turn is not sums:
+                        order = torch.stack(torch.arange(512).chunk(2), -1).flatten()
+                        given, of_bias = (own[0], own[1][:, order].contiguous()), bias[order]
+                    else:
+                        given = own
+                    d = cd.gemm_all_reduce(*given, bias=of_bias, activation=name)
+                    assert d.dtype == dtype and d.shape == (m, 256)
+                    assert ((d.double() - gated).abs() <= 2 * ROUNDOFF[dtype] * gated.abs() + 1e-5).all()
+                    assert same_bits(cd.gemm_reduce_scatter(*given, bias=of_bias, activation=name), ranks.rows(d))
+                for granularity, major in scales.items():
+                    options = {"out_scale": granularity, "scale_major": major, "bias": bias}
+                    for out in (torch.int8, torch.float8_e4m3fn):
+                        of_sums = cd.gemm_all_reduce(*own, bias=bias, c=c, activation="relu", out_dtype=torch.float32)
+                        expected = ops.quantize(of_sums, out, granularity, scale_major=major)
+                        options |= {"out_dtype": out, "activation": "relu"}
+                        made = cd.gemm_all_reduce(*own, c=c, **options)
+                        assert all(same_bits(x, y) for x, y in zip(made, expected, strict=True))
+                        assert made[1].stride() == expected[1].stride() or m == 1
+                        rows = cd.gemm_reduce_scatter(*own, c=ranks.rows(c), **options)
+                        assert all(same_bits(x, ranks.rows(y)) for x, y in zip(rows, expected, strict=True))
+                q, scale = cd.gemm_all_reduce(
+                    *own, bias=bias, activation="swiglu", out_scale="row", out_dtype=torch.int8
+                )
+                slack = 0.51 * scale.double() + 1e-5
+                assert q.shape == (m, 256) and ((q.double() * scale.double() - gated).abs() <= slack).all()
+    q, scale = ops.quantize(ranks.draw(8, 256), torch.int8, "row")
+    v, w_scale = ops.quantize(ranks.draw(128, 256), torch.int8, "row")
+    given = q, v.t(), scale, w_scale.t()
+    whole = cd.scaled_gemm_all_reduce(*given, out_dtype=torch.float32)
+    made = cd.scaled_gemm_all_reduce(*given, out_scale="block_1x128", out_dtype=torch.float8_e4m3fn, use_ue8m0=True)
+    expected = ops.quantize(whole, torch.float8_e4m3fn, "block_1x128", use_ue8m0=True)
+    assert all(same_bits(x, y) for x, y in zip(made, expected, strict=True))
+    x, w = (t.detach().float().requires_grad_() for t in own)
+    cd.gemm_all_reduce(x, w, activation="swiglu").square().mean().backward()
+    grads = x.grad, w.grad
+    x.grad = w.grad = None
+    gate, up = cd.gemm_all_reduce(x, w, out_dtype=torch.float32).chunk(2, 1)
+    (functional.silu(gate) * up).square().mean().backward()
+    for grad, again in zip(grads, (x.grad, w.grad), strict=True):
+        torch.testing.assert_close(grad, again, rtol=1e-3, atol=1e-3 * grad.abs().max().item())
+    compiled = torch.compile(cd.gemm_all_reduce, fullgraph=True, backend="aot_eager")
+    name = dist.group.WORLD.group_name
+    options = {"activation": "swiglu", "out_scale": "row", "out_dtype": torch.int8}
+    for x, y in zip(compiled(*own, name, **options), cd.gemm_all_reduce(*own, **options), strict=True):
+        assert same_bits(x, y)
+
+
+def products_are_split_as_it_is_said(ranks: Ranks) -> None:
+    """Each rank's, before its partial result is rounded and added."""
+    for m in (16, 256):
+        a, b = ranks.draw(m, 512 * ranks.size).bfloat16(), ranks.draw(512 * ranks.size, 64).bfloat16()
+        own, seen = (ranks.columns(a), ranks.rows(b)), []
+        for mode, slices in (("none", None), ("parallel", 4), ("serial", 2), ("auto", 3)):
+            how = {"split_k_mode": mode, "split_k_slices": slices}
+            partials = ranks.everyones(ops.gemm(*own, out_dtype=torch.float32, **how))
+            how |= {"out_dtype": torch.float32, "partial_dtype": torch.float32}
+            for _ in range(2):  # the second is known
+                made = cd.gemm_all_reduce(*own, **how)
+                assert same_bits(made, in_rank_order(partials)), (m, mode)
+                assert same_bits(cd.gemm_reduce_scatter(*own, **how), ranks.rows(made)), (m, mode)
+            seen.append(made)
+        assert not same_bits(seen[0], seen[1])
+
+
 def exact_sums_have_the_bits_of_one_process(ranks: Ranks) -> None:
     """order="k": of int8 with scales of all of K, whole and scattered, in every epilogue."""
     for m, large in ((37, False), (ranks.size - 1, False), (128 * ranks.size, True)):
@@ -150,5 +228,7 @@ CHECKS = (
     sums_of_many_ranks_are_in_their_order,
     rows_of_sums_do_not_depend_on_the_batch,
     scaled_sums_are_those_of_their_partials,
+    sums_are_gated_and_quantised_once,
+    products_are_split_as_it_is_said,
     exact_sums_have_the_bits_of_one_process,
 )

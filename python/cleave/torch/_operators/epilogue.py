@@ -9,7 +9,6 @@ of the outputs says enough in its place, torch computes it of these.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
 from itertools import count
 from typing import Any
 
@@ -18,8 +17,8 @@ from torch import Tensor
 
 from ..._core import EpilogueFunction
 from ..._epilogue import BoundEpilogue, Epilogue
-from ..._epilogue.derivative import derivative
-from ..._epilogue.graph import SUM, Graph, gradient_of, needed, parse
+from ..._epilogue.derivative import derivative, given_derivative
+from ..._epilogue.graph import SUM, Graph, needed, parse
 from ..._epilogue.saved import reads_sums
 from ..._epilogue.values import Known, evaluate, join, split
 from .sum_to import sum_to
@@ -98,7 +97,9 @@ class Gradients:
         spread: Callable[[Tensor, str, int], Tensor],
     ) -> None:
         self._sums = parse(text).sums
-        self._graph = _given(backward, self._sums, tuple(grads)) if backward else derivative(text, tuple(grads))
+        self._graph = (
+            given_derivative(backward, self._sums, tuple(grads)) if backward else derivative(text, tuple(grads))
+        )
         self._inputs = {**inputs, **{f"grad_{name}": grad for name, grad in grads.items()}}
         self._dtype = dtype
         self._stored = stored
@@ -181,24 +182,6 @@ def _take_gate(gate: str, values: dict[str, tuple[str, ...]], outputs: dict[str,
     values["%any"] = ("equal", gate, gate)
     values["%first"] = ("where", "%any", value, value)
     outputs[first] = (dtype, "%first")
-
-
-@lru_cache(maxsize=256)
-def _given(backward: str, sums: tuple[str, ...], grads: tuple[str, ...]) -> Graph:
-    """The user's backward, which was traced with the gradients of all outputs: 0 where there is none."""
-    graph = parse(backward)
-    missing = {n for n in graph.inputs if n.startswith("grad_") and n.removeprefix("grad_") not in grads}
-
-    names = {gradient_of(name): name for name in sums}
-
-    def given(value: str) -> str:
-        return "0" if value in missing else value
-
-    return Graph(
-        {name: shape for name, shape in graph.inputs.items() if name not in missing},
-        {name: (operation, *map(given, operands)) for name, (operation, *operands) in graph.values.items()},
-        {names.get(name, name): (dtype, given(value)) for name, (dtype, value) in graph.outputs.items()},
-    )
 
 
 def _spell(graph: Graph) -> str:

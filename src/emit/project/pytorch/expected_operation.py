@@ -48,21 +48,23 @@ def within(x: Tensor, expected: Tensor, tolerance: float, slack: Tensor | float 
 @dataclass
 class Finished:
     """What becomes of sums: the results, and how far the rounding of sums may move them; where it does not decide about
-    the gradient; inputs that this took."""
+    the gradient; inputs that this took; and for each result "matrix", or to what a matrix is reduced."""
 
     results: list[Tensor]
     slack: list[Tensor]
     smooth: Tensor
     inputs: list[Any]
+    shapes: list[str]
 
 
 @dataclass
 class Case:
-    """Arguments of a call, and what is to be made, in float64, which may be defined in a part alone."""
+    """Arguments of a call, and what is to be made, in float64, which may be defined in a part alone: where `where` is
+    true of each result."""
 
     arguments: list[Any]
     finished: Finished
-    where: Any = ...  # an index
+    where: list[Tensor] | None = None
     amax: Tensor | None = None
 
     @property
@@ -70,6 +72,8 @@ class Case:
         return [x for x in self.arguments if isinstance(x, Tensor)]
 
     def check(self, made: list[Tensor]) -> None:
-        for x, expected, slack in zip(made, self.finished.results, self.finished.slack, strict=True):
-            assert x.shape == expected.shape
-            assert within(x[self.where], expected[self.where], TOLERANCE[x.dtype], slack[self.where])
+        expected, slack = self.finished.results, self.finished.slack
+        for i, (x, y, loose) in enumerate(zip(made, expected, slack, strict=True)):
+            assert x.shape == y.shape
+            there = ... if self.where is None else self.where[i]
+            assert within(x[there], y[there], TOLERANCE[x.dtype], loose[there])

@@ -64,7 +64,8 @@ if fixed.DIFFERENTIABLE:
         results = results_of(operator(*case.arguments))
         tracked = [i for i, x in enumerate(results) if x.requires_grad and case.finished.results[i].requires_grad]
         made, expected = ([x[i] for i in tracked] for x in (results, case.finished.results))
-        grads = [torch.randn_like(x) * case.finished.smooth for x in made]
+        smooth = [case.finished.smooth if case.finished.shapes[i] == "matrix" else 1 for i in tracked]
+        grads = [torch.randn_like(x) * part for x, part in zip(made, smooth, strict=True)]
         tensors = [x for x in case.tensors if x.requires_grad]
         options = {"allow_unused": True, "materialize_grads": True}
         known = torch.autograd.grad(expected, tensors, [x.double() for x in grads], **options)

@@ -25,4 +25,4 @@ def finish(sums: Tensor, **_: Any) -> Finished:
     result = ACTIVATIONS[fixed.ACTIVATION](sums)
     # Where sums are nearly 0, rounding decides whether relu lets the gradient pass.
     smooth = result > 1e-2 if fixed.ACTIVATION == "relu" else torch.ones_like(result, dtype=torch.bool)
-    return Finished([result], [torch.zeros_like(result)], smooth, [])
+    return Finished([result], [torch.zeros_like(result)], smooth, [], ["matrix"])

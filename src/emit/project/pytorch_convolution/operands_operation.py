@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from expected_operation import Case, fixed, values
 from finish_operation import SUMS, finish
@@ -54,7 +56,7 @@ def make(images: int, *size: int, requires_grad: bool = False) -> Case:
         c = tensor(*result.shape, dtype=fixed.C_DTYPE).requires_grad_(requires_grad)
         arguments.append(c)
         result = result + c.double()
-    finished = finish(result, shapes=shapes_of_inputs(result.shape), new=tensor)
+    finished = finish(result, shapes=shapes_of_inputs(result.shape), new=tensor, reduce=reduce)
     d = finished.results[0]
     amax = d.abs().max() if fixed.HAS_AMAX else None
     if fixed.HAS_SCALE_D:
@@ -63,6 +65,14 @@ def make(images: int, *size: int, requires_grad: bool = False) -> Case:
         finished.results[0] = d / scale_d
         finished.slack[0] = finished.slack[0] / scale_d
     return Case([*arguments, *finished.inputs], finished, amax=amax)
+
+
+def reduce(x: Tensor, shape: str, join: Callable[..., Tensor]) -> Tensor:
+    """To a line along the channels, or the filters; to a plane of what the lines lie on; or to a scalar."""
+    line = 0 if fixed.KIND == "wgrad" else 1
+    if shape == ("column" if line == 0 else "row"):
+        return join(x, [i for i in range(x.dim()) if i != line]).flatten()
+    return join(x, list(range(x.dim()))).squeeze() if shape == "scalar" else join(x, [line])
 
 
 def shapes_of_inputs(result: torch.Size) -> dict[str, tuple[int, ...]]:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
 import torch
-from expected_operation import Case, Finished, fixed, values
+from expected_operation import Case, fixed, values
 from finish_operation import SUMS, finish
 from torch import Tensor
 
@@ -82,23 +86,38 @@ def groups_of(total: int, groups: int) -> tuple[list[slice], list[Tensor]]:
     return [slice(*ends) for ends in zip(begins, ends, strict=True)], tensors
 
 
-def multiply(a: Tensor, b: Tensor, batch: int) -> tuple[Tensor, Tensor, list[Tensor]]:
-    """A @ B, of groups where they are; which rows and columns those are; the groups' bounds."""
+def multiply(a: Tensor, b: Tensor, batch: int) -> tuple[Tensor, Tensor, list[Tensor], list[slice]]:
+    """A @ B, of groups where they are; which rows and columns those are; the groups' bounds, and where that is."""
     if not GROUPED:
         x = a @ b
-        return x, torch.ones_like(x, dtype=torch.bool), []
+        return x, torch.ones_like(x, dtype=torch.bool), [], []
     (m, k), n = a.shape[-2:], b.shape[-1]
     ranges, bounds = groups_of({"m": m, "n": n, "k": k}[fixed.GROUPING], batch)
     if fixed.GROUPING == "k":
         x = torch.stack([a[:, part] @ b[part] for part in ranges])
-        return x, torch.ones_like(x, dtype=torch.bool), bounds
+        return x, torch.ones_like(x, dtype=torch.bool), bounds, ranges
     x = torch.zeros(m, n, device="cuda", dtype=torch.float64)
     where = torch.zeros_like(x, dtype=torch.bool)
     for g, part in enumerate(ranges):
         there = (part, slice(None)) if fixed.GROUPING == "m" else (slice(None), part)
         x[there] = a[part] @ b[g] if fixed.GROUPING == "m" else a[g] @ b[:, part]
         where[there] = True
-    return x, where, bounds
+    return x, where, bounds, ranges
+
+
+def reduce(x: Tensor, shape: str, join: Callable[..., Tensor], ranges: list[slice]) -> Tensor:
+    """To a row, a column or a scalar, or to one for each of the groups that are in these ranges."""
+    if shape == "matrix":
+        return x
+    dims = {"row": [-2], "column": [-1], "scalar": [-2, -1]}[shape]
+    cut = {"m": -2, "n": -1}.get(fixed.GROUPING)
+    if cut in dims:
+        x = torch.stack([join(x[part] if cut == -2 else x[:, part], dims) for part in ranges])
+        return x if MASKED else x.flatten(1) if shape != "scalar" else x.flatten()
+    x = join(x, dims)
+    if MASKED:  # a column
+        return x.view(len(ranges), -1, 1)
+    return x if x.dim() > 2 else x.flatten() if shape != "scalar" else x.squeeze()
 
 
 def make(m: int, n: int, k: int, batch: int, requires_grad: bool = False) -> Case:
@@ -132,7 +151,7 @@ def make(m: int, n: int, k: int, batch: int, requires_grad: bool = False) -> Cas
         arguments += [scale_a, scale_b]
         real_a = real_a * spread(scale_a, fixed.SCALE_ROWS[0], 128, a.shape)
         real_b = real_b * spread(scale_b, 128, fixed.SCALE_ROWS[1], b.shape)
-    x, where, bounds = multiply(real_a, real_b, batch)
+    x, where, bounds, ranges = multiply(real_a, real_b, batch)
     if requires_grad and SUMS is not None:  # backward makes them again, rounded to the operands' type
         x = x + (x.to(a.dtype) - x).detach()
     x = x * factor
@@ -152,7 +171,8 @@ def make(m: int, n: int, k: int, batch: int, requires_grad: bool = False) -> Cas
         arguments.append(c.view(batch, -1, n) if MASKED else c)
         x = x + c
     where = where[..., :n]
-    finished = finish(x, shapes=shapes_of_inputs(where.shape, batch), new=like_result)
+    in_ranges = partial(reduce, ranges=ranges)
+    finished = finish(x, shapes=shapes_of_inputs(where.shape, batch), new=like_result, reduce=in_ranges)
     d = finished.results[0]
     amax = d[where].abs().max() if fixed.HAS_AMAX else None
     if fixed.HAS_SCALE_D:
@@ -165,12 +185,16 @@ def make(m: int, n: int, k: int, batch: int, requires_grad: bool = False) -> Cas
     arguments += finished.inputs
     if MASKED:
         arguments[0] = a.view(batch, -1, k)
-        where = where.reshape(batch, -1, n)
-        results, slack = ([x.reshape(where.shape) for x in xs] for xs in (finished.results, finished.slack))
+        results, slack = (
+            [x.reshape(batch, -1, n) if x.dim() == 2 else x for x in xs] for xs in (finished.results, finished.slack)
+        )
         inputs = [
             x.view(batch, -1, x.shape[-1]) if isinstance(x, Tensor) and x.shape[:-1] == (m,) else x
             for x in finished.inputs
         ]
         arguments[len(arguments) - len(inputs) :] = inputs
-        finished = Finished(results, slack, finished.smooth.reshape(where.shape), inputs)
-    return Case(arguments, finished, where, amax)
+        finished = replace(finished, results=results, slack=slack, inputs=inputs)
+    wheres = [in_ranges(where, shape, partial(torch.any, keepdim=True)) for shape in finished.shapes]
+    if MASKED:
+        wheres = [x.view(batch, -1, n) if x.dim() == 2 else x for x in wheres]
+    return Case(arguments, finished, wheres, amax)

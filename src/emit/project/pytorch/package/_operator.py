@@ -13,10 +13,20 @@ from ._sum_to import sum_to
 
 
 def register() -> None:
-    torch.library.register_fake(fixed.NAME)(_formula.result)
+    torch.library.register_fake(fixed.NAME)(_results)
     torch.library.register_fake(f"{fixed.NAME}.out")(_nothing)
     if fixed.DIFFERENTIABLE:
         torch.library.register_autograd(fixed.NAME, _backward, setup_context=_save)
+
+
+def _results(*call: Any, **_: Any) -> Any:
+    """What the operator returns, without computing it."""
+    shapes = _formula.shapes(*call)
+    like = next(x for x in call if isinstance(x, Tensor))
+    made = [_formula.new(like, shapes[shape], dtype, *order) for dtype, shape, *order in fixed.OUTPUTS.values()]
+    if fixed.HAS_AMAX:
+        made.append(like.new_empty(1, dtype=torch.float32))
+    return tuple(made) if len(made) > 1 else made[0]
 
 
 def _nothing(*_: Any, **__: Any) -> None:
@@ -34,8 +44,10 @@ def _save(
     # The rest are numbers, and the size of images whose gradient is made.
     ctx.call = keyword_only_inputs | {name: x for name, x in call.items() if name not in tensors}
     ctx.tensors = list(tensors)
-    kept = _epilogue.kept(output)
-    ctx.kept = list(kept)
+    results = output if isinstance(output, tuple) else (output,)
+    kept = _epilogue.kept(results)
+    ctx.kept, ctx.shape = list(kept), results[0].shape
+    ctx.mark_non_differentiable(*_epilogue.without_gradient(results))
     ctx.set_materialize_grads(False)
     ctx.save_for_backward(*tensors.values(), *kept.values())
 
@@ -45,12 +57,14 @@ def _backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
     wanted = [name for name, needed in zip(fixed.ARGUMENTS, ctx.needs_input_grad, strict=True) if needed]
     gradients: dict[str, Tensor | None] = {}
     if any(grad is not None for grad in grads):
-        gradients = _gradients(ctx.call | saved, grads, wanted)
+        gradients = _gradients(ctx.call | saved, ctx.shape, grads, wanted)
     return tuple(gradients.get(name) for name in fixed.ARGUMENTS)
 
 
-def _gradients(call: dict[str, Any], grads: tuple[Tensor | None, ...], wanted: list[str]) -> dict[str, Tensor | None]:
-    """Those of the tensors of a call that are wanted, by name."""
+def _gradients(
+    call: dict[str, Any], shape: torch.Size, grads: tuple[Tensor | None, ...], wanted: list[str]
+) -> dict[str, Tensor | None]:
+    """Those of the tensors of a call that are wanted, by name. shape: the result's."""
     operands = [call[name] for name in fixed.ARGUMENTS[: _formula.OPERANDS]]
     size, (first, second) = operands[:-2], operands[-2:]
     names = fixed.ARGUMENTS[_formula.OPERANDS - 2 : _formula.OPERANDS]
@@ -66,7 +80,7 @@ def _gradients(call: dict[str, Any], grads: tuple[Tensor | None, ...], wanted: l
         return x if bias is None else x + bias.view(_formula.BIAS_SHAPE)
 
     of_sums = [*names, *(["bias"] if fixed.HAS_BIAS else []), *(["c"] if fixed.HAS_C else [])]
-    grad, gradients = _epilogue.gradients(call, sums, grads, wanted, not set(of_sums).isdisjoint(wanted))
+    grad, gradients = _epilogue.gradients(call, shape, sums, grads, wanted, not set(of_sums).isdisjoint(wanted))
     if grad is None:
         return gradients
     of_operands = _formula.gradients(first, second, (alpha * grad).to(first.dtype), *(name in wanted for name in names))

@@ -16,7 +16,8 @@ void TorchCall::set_amax(const Tensor& amax) {
 }
 
 void TorchCall::run() const {
-  if (std::ranges::find(shape_, 0) == shape_.end()) launch(given_, device_);
+  // An empty result leaves something to make if it is reduced.
+  if (kReduces || std::ranges::find(shape_, 0) == shape_.end()) launch(given_, device_);
 }
 
 void run(StableIValue* stack, uint64_t, uint64_t) {

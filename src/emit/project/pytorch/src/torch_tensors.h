@@ -68,6 +68,15 @@ void check_shape(const Tensor& x, const char* name, const Sizes& shape) {
   if (!has_shape(x, shape)) refuse(name, " is ", text(x.sizes()), "; it must be ", text(shape));
 }
 
+/// A tensor that is written has a place for each of its elements.
+inline void check_apart(const Tensor& x, const char* name) {
+  const auto sizes = x.sizes(), strides = x.strides();
+  for (size_t i = 0; i < sizes.size(); ++i)
+    if (sizes[i] > 1 && strides[i] == 0)
+      refuse(name, " is ", text(sizes), " with strides ", text(strides), ", so that elements share their place; pass ",
+             name, ".contiguous()");
+}
+
 /// Elements of the type of this number, on the right GPU.
 inline void check_tensor(const Tensor& x, const char* name, int32_t type, int32_t device) {
   using cleave::torch_ops::name_of;

@@ -5,19 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from . import _activations
 from . import _operation as fixed
 
 
-def kept(output: Tensor) -> dict[str, Tensor]:
-    """What backward wants of the results, by name."""
-    return {"result": output} if fixed.ACTIVATION == "relu" else {}
+def kept(results: tuple[Tensor, ...]) -> dict[str, Tensor]:
+    """What backward wants of them, by name."""
+    return {"result": results[0]} if fixed.ACTIVATION == "relu" else {}
+
+
+def without_gradient(results: tuple[Tensor, ...]) -> list[Tensor]:
+    """Those that no gradient is asked of."""
+    return []
 
 
 def gradients(
     call: dict[str, Any],
+    shape: torch.Size,
     sums: Callable[[], Tensor],
     grads: tuple[Tensor | None, ...],
     wanted: list[str],

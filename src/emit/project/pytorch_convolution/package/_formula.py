@@ -18,32 +18,38 @@ _PADDING = [begin if _EVEN else 0 for begin, _ in fixed.PADDING]
 _GEOMETRY = (fixed.STRIDE, _PADDING, fixed.DILATION, False, [0] * len(_PADDING), fixed.GROUPS)
 
 
-def _new(like: Tensor, shape: Sequence[int]) -> Any:
-    dtypes = [fixed.D_DTYPE, *(dtype for dtype, _ in fixed.OUTPUTS.values())]
-    made = [like.new_empty(shape, dtype=dtype).to(memory_format=fixed.ORDER) for dtype in dtypes]
-    if fixed.HAS_AMAX:
-        made.append(like.new_empty(1, dtype=torch.float32))
-    return tuple(made) if len(made) > 1 else made[0]
+def shapes(*call: Any) -> dict[str, tuple[Any, ...]]:
+    """Those of the result, "matrix", and of what it may be reduced to."""
+    outer, channels, *rest = shape = _SHAPES[fixed.KIND](*call)
+    lines = {"row": (channels,), "column": (outer, 1, *rest)}
+    if fixed.KIND == "wgrad":
+        lines = {"row": (1, channels, *rest), "column": (outer,)}
+    return {"matrix": tuple(shape), "scalar": ()} | lines
 
 
-def _fprop(input: Tensor, *_: Any, **__: Any) -> Any:
+def new(like: Tensor, shape: tuple[Any, ...], dtype: torch.dtype) -> Tensor:
+    made = like.new_empty(shape, dtype=dtype)
+    return made.to(memory_format=fixed.ORDER) if made.dim() > 2 else made
+
+
+def _fprop(input: Tensor, *_: Any) -> Sequence[Any]:
     axes = zip(input.shape[2:], fixed.TAPS, fixed.STRIDE, fixed.PADDING, fixed.DILATION, strict=True)
     outputs = [
         (size + sum(padding) - (taps - 1) * dilation - 1) // stride + 1
         for size, taps, stride, padding, dilation in axes
     ]
-    return _new(input, (input.shape[0], fixed.FILTERS, *outputs))
+    return input.shape[0], fixed.FILTERS, *outputs
 
 
-def _dgrad(input_size: Sequence[int], weight: Tensor, *_: Any, **__: Any) -> Any:
-    return _new(weight, input_size)
+def _dgrad(input_size: Sequence[Any], *_: Any) -> Sequence[Any]:
+    return input_size
 
 
-def _wgrad(input: Tensor, *_: Any, **__: Any) -> Any:
-    return _new(input, (fixed.FILTERS, fixed.CHANNELS // fixed.GROUPS, *fixed.TAPS))
+def _wgrad(*_: Any) -> Sequence[Any]:
+    return fixed.FILTERS, fixed.CHANNELS // fixed.GROUPS, *fixed.TAPS
 
 
-result = {"fprop": _fprop, "dgrad": _dgrad, "wgrad": _wgrad}[fixed.KIND]
+_SHAPES = {"fprop": _fprop, "dgrad": _dgrad, "wgrad": _wgrad}
 
 
 def _padded(x: Tensor) -> Tensor:

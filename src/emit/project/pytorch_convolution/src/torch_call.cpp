@@ -31,10 +31,10 @@ void* read_like_result(const Tensor& x, const char* name, const Shape& shape, in
   return read_images(x, name, layout.dtype, kResultChannels, device, layout.stride_row);
 }
 
-/// The data of an input of the epilogue function. What there is for each pixel, or for each tap and channel, lies as
-/// the result does.
-void* read_input(const Tensor& x, const char* name, const Shape& shape, int32_t device,
-                 cleave::EpilogueLayout& layout) {
+/// The data of an input of the epilogue function, or of one of its outputs. What there is for each pixel, or for each
+/// tap and channel, lies as the result does.
+void* read_operand(const Tensor& x, const char* name, const Shape& shape, int32_t device,
+                   cleave::EpilogueLayout& layout) {
   using cleave::InputShape;
   constexpr bool filters = kKind == Kind::wgrad;
   const auto line = [&](int64_t length) {
@@ -65,6 +65,19 @@ void* read_input(const Tensor& x, const char* name, const Shape& shape, int32_t 
       break;
   }
   return plane(shape[0], shape[1]);
+}
+
+/// The shape of an output of the epilogue function: the result's, or what the result is reduced to, which is that of an
+/// input.
+Shape shape_of_output(cleave::InputShape output, const Shape& result) {
+  using cleave::InputShape;
+  constexpr size_t line = kKind == Kind::wgrad ? 0 : 1;  // the dimension that has a line of values
+  if (output == InputShape::matrix) return result;
+  if (output == InputShape::scalar) return {};
+  if (output == (line == 0 ? InputShape::column : InputShape::row)) return {result[line]};
+  Shape plane;
+  for (size_t i = 0; i < result.size(); ++i) plane.append(i == line ? 1 : result[i]);
+  return plane;
 }
 
 }  // namespace
@@ -104,7 +117,7 @@ TorchCall::TorchCall(const Inputs& in)
   if constexpr (kOperation.has_scale_d)
     x.scale_d = static_cast<const float*>(read_value(*in.scale_d, "scale_d", device_));
   read_function(in.function, given_, [&](const Tensor& tensor, const char* name, cleave::EpilogueLayout& layout) {
-    void* const data = read_input(tensor, name, shape_, device_, layout);
+    void* const data = read_operand(tensor, name, shape_, device_, layout);
     place_groups(layout, p);
     return data;
   });
@@ -121,12 +134,17 @@ void TorchCall::set_result(const Tensor& result, const char* name) {
 }
 
 Tensor TorchCall::new_output(uint32_t output) const {
-  return new_images(shape_, kOperation.epilogue.outputs[output].dtype, device_);
+  const cleave::EpilogueLayout& layout = kOperation.epilogue.outputs[output];
+  const Shape shape = shape_of_output(layout.shape, shape_);
+  if (shape.size() < kRank) return cleave::torch_ops::empty(shape, layout.dtype, device_);
+  return new_images(shape, layout.dtype, device_);
 }
 
 void TorchCall::set_output(uint32_t output, const Tensor& made, const char* name) {
   cleave::EpilogueLayout& layout = given_.problem.epilogue.outputs[output];
-  given_.arguments.epilogue_outputs[output] = read_input(made, name, shape_, device_, layout);
+  check_shape(made, name, shape_of_output(layout.shape, shape_));
+  check_apart(made, name);
+  given_.arguments.epilogue_outputs[output] = read_operand(made, name, shape_, device_, layout);
   place_groups(layout, given_.problem);
 }
 

@@ -13,24 +13,27 @@ OPERANDS = 2  # the first arguments
 BIAS_SHAPE = (-1,) if fixed.BIAS == "row" else (-1, 1)
 
 
-def result(a: Tensor, b: Tensor, *more: Any, **_: Any) -> Any:
-    """What the operator returns, without computing it. If the weight is packed, b is its codes, and `more` begins with
-    its scales."""
+def shapes(a: Tensor, b: Tensor, *more: Any) -> dict[str, tuple[Any, ...]]:
+    """Those of D, "matrix", and of what it may be reduced to.
+
+    If the weight is packed, b is its codes, and `more` begins with its scales."""
     rows = a.shape[-2]
     columns = b.shape[-1] if fixed.WEIGHTS == "none" else more[0].shape[-1]
     if fixed.WEIGHTS == "none":
         torch._check(a.shape[-1] == b.shape[-2])
     if fixed.GATED:
         columns = columns // 2
-    shape = (*_entries(a, b, *more), rows, columns)
-    made = [_new(a, shape, fixed.D_DTYPE, fixed.D_ORDER)]
-    made += [_new(a, shape, dtype, order) for dtype, order in fixed.OUTPUTS.values()]
-    if fixed.HAS_AMAX:
-        made.append(a.new_empty(1, dtype=torch.float32))
-    return tuple(made) if len(made) > 1 else made[0]
+    entries = _entries(a, b, *more)
+    if entries:
+        lines = {"column": (*entries, rows, 1), "row": (*entries, 1, columns), "scalar": (*entries, 1, 1)}
+    else:
+        of_rows, of_columns = b.shape[: fixed.GROUPING == "m"], a.shape[: fixed.GROUPING == "n"]  # groups
+        lines = {"column": (*of_columns, rows), "row": (*of_rows, columns), "scalar": (*of_rows, *of_columns)}
+    return {"matrix": (*entries, rows, columns)} | lines
 
 
-def _new(like: Tensor, shape: tuple[int, ...], dtype: torch.dtype, order: str) -> Tensor:
+def new(like: Tensor, shape: tuple[Any, ...], dtype: torch.dtype, order: str = "row") -> Tensor:
+    """A tensor of such a shape; order: a matrix's."""
     if order == "row":
         return like.new_empty(shape, dtype=dtype)
     return like.new_empty((*shape[:-2], shape[-1], shape[-2]), dtype=dtype).mT

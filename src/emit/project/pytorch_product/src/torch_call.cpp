@@ -23,8 +23,6 @@ class Reader {
   void read_bias();
   void read_scales();
   void read_zeros();
-  /// Returns the data of an input of the epilogue function.
-  void* read_input(const Tensor& x, const char* name, const Shape& shape_of_d, cleave::EpilogueLayout& layout) const;
 
  private:
   Shape read_groups();
@@ -152,33 +150,48 @@ void* read_matrix_like_d(const Tensor& x, const char* name, const Shape& shape_o
   return data;
 }
 
-void* Reader::read_input(const Tensor& x, const char* name, const Shape& shape_of_d,
-                         cleave::EpilogueLayout& layout) const {
+/// The data of an input of the epilogue function, or of one of its outputs.
+void* read_operand(const Tensor& x, const char* name, const Shape& shape_of_d, bool is_input,
+                   const cleave::GemmProblem& p, int32_t device, cleave::EpilogueLayout& layout) {
   using cleave::InputShape;
   const auto line = [&](int64_t length, bool may_vary) {
-    return read_vector(x, name, layout.dtype, length, may_vary ? p_.batch : 1, false, device_, layout.stride,
+    return read_vector(x, name, layout.dtype, length, may_vary ? p.batch : 1, false, device, layout.stride,
                        layout.stride_batch);
   };
   switch (layout.shape) {
     case InputShape::scalar:
       return line(1, true);
     case InputShape::row:
-      return line(p_.n, kGroups.dimension != Grouping::n);
+      return line(p.n, kGroups.dimension != Grouping::n);
     case InputShape::column:
       if constexpr (kMasked) {
         cleave::MatrixLayout column{.dtype = layout.dtype};
         check_shape(x, name, Shape{shape_of_d[0], shape_of_d[1], 1});
         column.stride_row = x.stride(1);
-        check_tensor(x, name, layout.dtype, device_);
+        check_tensor(x, name, layout.dtype, device);
         stack(x, name, column);
         layout.stride = column.stride_row;
         return x.data_ptr();
       }
-      return line(p_.m, kGroups.dimension != Grouping::m);
+      return line(p.m, kGroups.dimension != Grouping::m);
     case InputShape::matrix:
       break;
   }
-  return read_matrix_like_d(x, name, shape_of_d, true, device_, layout);
+  return read_matrix_like_d(x, name, shape_of_d, is_input, device, layout);
+}
+
+/// The shape of an output of the epilogue function: D's, or what D is reduced to, which is that of an input.
+Shape shape_of_output(cleave::InputShape output, const Shape& shape_of_d, int64_t groups) {
+  using cleave::InputShape;
+  if (output == InputShape::matrix) return shape_of_d;
+  const size_t rank = shape_of_d.size();
+  const int64_t rows = output == InputShape::column ? shape_of_d[rank - 2] : 1;
+  const int64_t columns = output == InputShape::row ? shape_of_d[rank - 1] : 1;
+  if (rank == 3) return {shape_of_d[0], rows, columns};
+  Shape shape;
+  if (cleave::is_over_groups(kGroups.dimension, output)) shape.append(groups);
+  if (output != InputShape::scalar) shape.append(rows * columns);
+  return shape;
 }
 
 }  // namespace
@@ -198,7 +211,7 @@ TorchCall::TorchCall(const Inputs& in) : device_(gpu_of(in.a, "a")) {
   x.alpha = float(in.alpha);
   x.beta = float(in.beta);
   read_function(in.function, given_, [&](const Tensor& tensor, const char* name, cleave::EpilogueLayout& layout) {
-    return reader.read_input(tensor, name, shape_, layout);
+    return read_operand(tensor, name, shape_, true, given_.problem, device_, layout);
   });
 }
 
@@ -212,12 +225,17 @@ void TorchCall::set_result(const Tensor& result, const char* name) {
 
 Tensor TorchCall::new_output(uint32_t output) const {
   const cleave::EpilogueLayout& layout = kOperation.epilogue.outputs[output];
-  return cleave::torch_ops::empty(shape_, layout.dtype, device_, layout.order == cleave::Order::column);
+  return cleave::torch_ops::empty(shape_of_output(layout.shape, shape_, given_.problem.batch), layout.dtype, device_,
+                                  layout.order == cleave::Order::column);
 }
 
 void TorchCall::set_output(uint32_t output, const Tensor& made, const char* name) {
-  given_.arguments.epilogue_outputs[output] =
-      read_matrix_like_d(made, name, shape_, false, device_, given_.problem.epilogue.outputs[output]);
+  cleave::GemmProblem& p = given_.problem;
+  cleave::EpilogueLayout& layout = p.epilogue.outputs[output];
+  check_shape(made, name, shape_of_output(layout.shape, shape_, p.batch));
+  check_apart(made, name);
+  given_.arguments.epilogue_outputs[output] = read_operand(made, name, shape_, false, p, device_, layout);
+  if (layout.stride == 0) layout.stride = 1;  // of a single value
 }
 
 }  // namespace emitted::operation

@@ -1,0 +1,154 @@
+"""Ranks that are threads of the host: flags, places, orders and resets of up to 16 ranks, on the CPU.
+
+    python tests/support/thread_ranks.py RANKS ROUNDS [SEED]
+
+In each round all ranks make the same call, drawn at random, some of them late; now and then they make different ones,
+and reset their group. Results are compared bit by bit.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import threading
+import time
+
+import torch
+
+import cleave
+from cleave import _core
+
+ROWS, COLUMNS, DEPTH = 6, 64, 32
+KINDS = ("read", "pushed", "gathered", "sent", "summed", "scattered", "multiplied", "broken")
+WEIGHTS = (4, 4, 4, 4, 4, 4, 4, 0.02)
+PLACE = 16384
+
+
+class Rank:
+    """One of them, in a thread of its own."""
+
+    def __init__(self, rank: int, size: int, seed: int, said: list[str], met: threading.Barrier) -> None:
+        self.rank, self.size, self.draw, self.late = rank, size, random.Random(seed), random.Random(seed + 1 + rank)
+
+        def all_gather(own: str) -> list[str]:
+            said[rank] = own
+            met.wait()
+            everyones = list(said)
+            met.wait()
+            return everyones
+
+        self.group = _core.Group.share(rank, size, -1, 4 * size * PLACE, all_gather)
+        self.places = _core.Places(self.group)
+        self.staging = [self.group.staging(r) for r in range(size)]
+        generator = torch.Generator().manual_seed(seed)
+        self.parts = torch.randn(size, ROWS, COLUMNS, generator=generator)
+        self.a = torch.randn(size, ROWS, DEPTH, generator=generator)
+        self.b = torch.randn(size, DEPTH, COLUMNS, generator=generator)
+        products = [cleave.gemm(x, y) for x, y in zip(self.a, self.b, strict=True)]
+        self.sum, self.product = in_rank_order(list(self.parts)), in_rank_order(products)
+        self.gathered = cleave.gemm(self.a.flatten(0, 1), self.b[rank])
+        dtypes = torch.float32, torch.float32, "none"
+        share = -(-ROWS // size)
+        self.first, self.own = min(rank * share, ROWS), max(min(ROWS - rank * share, share), 0)
+        how = False, False, False, "auto", None, *dtypes
+        self.whole = _core.SumForm(ROWS, COLUMNS, 0, ROWS, ROWS, True, *how, "summed")
+        self.part = _core.SumForm(ROWS, COLUMNS, self.first, self.own, share, False, *how, "scattered")
+        self.rows = _core.GatherForm(size * ROWS, ROWS, torch.float32, "none", "multiplied")
+
+    def place(self, rank: int, at: int) -> torch.Tensor:
+        return (
+            self.staging[rank][at * self.size * PLACE :][: 4 * ROWS * COLUMNS].view(torch.float32).view(ROWS, COLUMNS)
+        )
+
+    def round(self, number: int) -> str:
+        """What was wrong, or an empty text."""
+        kind = self.draw.choices(KINDS, WEIGHTS)[0]
+        if self.late.random() < 0.02:
+            time.sleep(self.late.random() * 1e-3)
+        if kind == "broken":
+            return self.broken()
+        if kind in ("summed", "scattered"):
+            form = self.whole if kind == "summed" else self.part
+            given = self.a[self.rank], self.b[self.rank], None, None, None, None, None, None, False
+            made = _core.sum_over_ranks(self.places, form, *given)
+            expected = self.product if kind == "summed" else self.product[self.first : self.first + self.own]
+        elif kind == "multiplied":
+            kept = number % 3 == 0
+            given = self.a[self.rank], self.b[self.rank], None, None, None, None, False, kept
+            made, rows = _core.gather_over_ranks(self.places, self.rows, *given)
+            if kept and not torch.equal(rows, self.a.flatten(0, 1)):
+                return f"{number} {kind}: rows"
+            expected = self.gathered
+        else:
+            made, expected = self.moved(kind, number)
+        return "" if torch.equal(made, expected) else f"{number} {kind}"
+
+    def moved(self, kind: str, number: int) -> tuple[torch.Tensor, torch.Tensor]:
+        own, at = self.parts[self.rank], self.places.next(0)  # as all calls do, which take turns
+        everyones = torch.full_like(self.parts, float("nan"))
+        if kind == "sent":
+            kept = number % 2 == 0
+            part = own.data_ptr(), own.nbytes, own.nbytes, at * self.size * PLACE, everyones.data_ptr() if kept else 0
+            self.group.push([part], kind, 0)
+            if not kept:
+                begin = at * self.size * PLACE
+                sent = self.staging[self.rank][begin : begin + everyones.nbytes]
+                everyones.copy_(sent.view(torch.float32).view_as(everyones))
+            return everyones, self.parts
+        mine = self.place(self.rank, at)
+        mine.copy_(own)
+        if kind == "gathered":
+            self.group.gather(mine.data_ptr(), own.nbytes, everyones.data_ptr(), kind, 0)
+            return everyones, self.parts
+        parts, out = [self.place(r, at) for r in range(self.size)], torch.empty_like(own)
+        options = None, None, None, None, None, "none", ROWS, self.group, kind, kind == "pushed", None
+        _core.fold(parts, out, *options)
+        return out, self.sum
+
+    def broken(self) -> str:
+        if self.size == 1:
+            return ""
+        try:
+            for _ in range(1 + self.rank):
+                self.group.barrier(f"what rank {self.rank} alone calls", 0)
+            return "it was not broken"
+        except _core.PeerError:
+            self.group.reset()
+            self.places.reset()
+        return self.group.problem()
+
+
+def in_rank_order(parts: list[torch.Tensor]) -> torch.Tensor:
+    total = parts[0].clone()
+    for part in parts[1:]:
+        total += part
+    return total
+
+
+def play(size: int, rounds: int, seed: int = 0) -> list[str]:
+    """What went wrong."""
+    said, met, wrong = [""] * size, threading.Barrier(size), []
+
+    def run(rank: int) -> None:
+        try:
+            mine = Rank(rank, size, seed, said, met)
+            for number in range(rounds):
+                if found := mine.round(number):
+                    wrong.append(f"{size} ranks, rank {rank}: {found}")
+        except BaseException as error:
+            wrong.append(f"{size} ranks, rank {rank}: {error!r}")
+            raise
+
+    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(size)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return wrong
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    size, rounds, *rest = map(int, sys.argv[1:])
+    assert not (wrong := play(size, rounds, *rest)), wrong[:5]
+    print(f"{size} ranks: {rounds} rounds")
