@@ -122,7 +122,6 @@ struct DirectConfig {
   uint32_t vector = 1;  // channels of a thread; windows: of a pixel
   uint32_t group = 1;   // channels, and filters, of a group; shift: those that are made, and tile.k are gathered
   uint32_t strips = 1;
-  bool turned = false;  // windows, wgrad: they are of the outputs' gradients, and the images' pixels lie beside them
   uint32_t pixels = 0;  // that shared memory has room for: shift, in a stage; pixels: all (direct_pixels.h), or none
   DirectAxis height, width;
   DirectAxis depth;  // spread, windows
