@@ -30,7 +30,7 @@ constexpr uint32_t kMostStaged = 75 * 1024;  // bytes of a CTA's shared memory
 // more they cost 4 to 25 % (from 47 on), where half as many banks serve a load, and L1 had what lines share.
 constexpr uint32_t kMostStagedLine = 32;
 
-// Fitted to 31 times of an H200, of pixels in shared memory, of which they are 13 % off: what a lane spends on a channel.
+// Fitted to 31 times of an H200, of which they are 13 % off: what a lane spends on a channel.
 constexpr double kLaunchUs = 3.5;
 constexpr double kTapInstructions = 2.6, kMadeInstructions = 25, kGatheredInstructions = 21;
 constexpr double kMemoryShare = 0.75;
