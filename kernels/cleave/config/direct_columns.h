@@ -15,8 +15,7 @@ CLEAVE_HD constexpr uint32_t column_steps(const GemmConfig& c) {
   return ceil_div(shift_span(c.conv.kind, c.direct.height).size(), shift_step(c.conv.kind, c.direct.height));
 }
 
-/// Registers of a thread: sums; a line's gathered pixels on their way; filters. wgrad: outputs' gradients
-/// where others have sums, and sums where they have filters.
+/// Registers of a thread: sums; a line's gathered pixels on their way; filters.
 CLEAVE_HD constexpr uint32_t column_sums(const GemmConfig& c) {
   return column_steps(c) * shift_cell(c.conv.kind, c.direct.height) * c.tile.m * c.direct.vector;
 }
@@ -35,13 +34,9 @@ CLEAVE_HD constexpr bool holds_filters(const GemmConfig& c) {
   return column_sums(c) + column_words(c) + column_filters(c) + c.direct.vector <= kColumnRegisters;
 }
 CLEAVE_HD constexpr uint32_t column_registers(const GemmConfig& c) {
-  if (c.conv.kind == Conv::wgrad) {
-    const uint32_t gradients = c.tile.m * max_of(c.direct.vector * size_of(c.operands.a) / 4, 1u);
-    return column_sums(c) + column_words(c) + gradients + column_filters(c) + c.direct.vector;
-  }
-  if (holds_filters(c)) return column_sums(c) + column_words(c) + column_filters(c) + c.direct.vector;
   const uint32_t line = gathered_span(c.conv.kind, c.direct.width, c.tile.m).size() * c.direct.vector;
-  return column_sums(c) + column_words(c) + line + c.direct.vector;
+  const uint32_t multiplied = holds_filters(c) ? column_filters(c) : line;
+  return column_sums(c) + column_words(c) + multiplied + c.direct.vector;
 }
 
 /// Strips beside each other, of lines and of images, that a CTA's threads walk down.

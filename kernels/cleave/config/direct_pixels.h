@@ -1,5 +1,5 @@
 // Convolutions of narrow groups by multiply-adds (direct/pixels.h): what of the gathered images a CTA has in shared
-// memory, where it has any there (`direct.pixels`).
+// memory (`direct.pixels`).
 #pragma once
 
 #include "cleave/config/direct_work.h"

@@ -4,8 +4,8 @@
 // Roles      a thread makes `tile.m` neighbours of a line, `direct.vector` channels of each; neighbouring threads
 //            have neighbouring channels, then strips along the line, then lines
 // Operands   pixels of all lines that a CTA's lines meet in shared memory (`direct.pixels` of them,
-//            config/direct_pixels.h) or, where the planner has it so, straight from global memory; each vector of a
-//            line once into registers, where taps and neighbours share it. Filters as float32 in shared memory, by tap
+//            config/direct_pixels.h); each vector of a line once into registers, where taps and neighbours share it.
+//            Filters as float32 in shared memory, by tap
 // Sums       float32, in the order of the taps
 #pragma once
 
@@ -31,10 +31,8 @@ class DirectConv {
   static constexpr uint32_t kBytes = kVector * size_of(kType);
   static constexpr DirectAxis kAxis = C.direct.width, kDown = C.direct.height;
   static constexpr GatheredSpan kSpan = gathered_span(C.conv.kind, kAxis, kStrip);
-  static constexpr bool kStaged = C.direct.pixels > 0;
   static_assert(C.tile.n % kVector == 0 && kVector % kGroup == 0 && kLines > 0);
-  static_assert(!kStaged ||
-                (C.direct.pixels == staged_lines(C) * staged_columns(C) && C.tile.n * size_of(kType) % 16 == 0));
+  static_assert(C.direct.pixels == staged_lines(C) * staged_columns(C) && C.tile.n * size_of(kType) % 16 == 0);
 
  public:
   CLEAVE_DEVICE DirectConv(const Params<C>& p, float* filters)
@@ -43,29 +41,22 @@ class DirectConv {
   CLEAVE_DEVICE void run() {
     const DirectTile tile = locate(p_.shape, blockIdx.x);
     const uint32_t channel0 = tile.channel * C.tile.n;
-    if constexpr (!kStaged) {
-      filters_.load(channel0);
-      __syncthreads();
-    }
     const uint32_t lane = threadIdx.x % kLanes, place = threadIdx.x / kLanes;
     lane_ = lane * kVector;
     channel_ = channel0 + lane_;
     image_ = tile.image;
     column_ = (tile.column * kStrips + place % kStrips) * kStrip;
     const bool exists = place / kStrips < kLines && channel_ < p_.shape.channels && column_ < p_.shape.made[1];
-    if (!kStaged && !exists) return;
     cta_x0_ = first_gathered(C.conv.kind, kAxis, tile.column * kStrips * kStrip, p_.shape.pad[1]) + kSpan.first;
     const PixelStore<C> store_pixel(p_, min_of(channel_, p_.shape.channels - kVector));
     for (uint32_t step = 0; step < p_.shape.steps; ++step) {
       const uint32_t line0 = (tile.row * p_.shape.steps + step) * kLines, line = line0 + place / kStrips;
       if (line0 >= p_.shape.made[0]) return;
-      if constexpr (kStaged) {
-        if (step > 0) __syncthreads();  // all are done with the pixels before
-        stage(line0, channel0);
-        if (step == 0) filters_.load(channel0);
-        ptx::copy_async_wait<0>();
-        __syncthreads();
-      }
+      if (step > 0) __syncthreads();  // all are done with the pixels before
+      stage(line0, channel0);
+      if (step == 0) filters_.load(channel0);
+      ptx::copy_async_wait<0>();
+      __syncthreads();
       const int32_t first_line = staged_first(C.conv.kind, kDown, line0, p_.shape.pad[0]);
       if (exists && line < p_.shape.made[0]) make_strip(line, first_line, store_pixel);
     }
@@ -95,20 +86,11 @@ class DirectConv {
 
   /// Those of a line that the thread's strip meets.
   CLEAVE_DEVICE void load(int32_t y, int32_t x0, int32_t first_line, Pixels& raw) const {
-    if constexpr (kStaged) {
-      const uint32_t column = uint32_t(x0 - cta_x0_), row = uint32_t(y - first_line) * staged_columns(C) + column;
-      const uint32_t from = staged_ + (row * C.tile.n + lane_) * size_of(kType);
-      CLEAVE_UNROLL
-      for (uint32_t i = 0; i < kSpan.size(); ++i)
-        ptx::load_shared<kBytes>(from + i * C.tile.n * size_of(kType), raw[i].words);
-    } else {
-      const int64_t apart = p_.a.stride * size_of(kType);
-      const int64_t first = pixel_number(int64_t(image_), y, x0, p_.shape.gathered);
-      const char* const from = static_cast<const char*>(p_.a.data) + first * apart + channel_ * size_of(kType);
-      CLEAVE_UNROLL
-      for (uint32_t i = 0; i < kSpan.size(); ++i)
-        raw[i] = load_vector<kBytes>(from + i * apart, is_inside(x0 + int32_t(i), p_.shape.gathered[1]));
-    }
+    const uint32_t column = uint32_t(x0 - cta_x0_), row = uint32_t(y - first_line) * staged_columns(C) + column;
+    const uint32_t from = staged_ + (row * C.tile.n + lane_) * size_of(kType);
+    CLEAVE_UNROLL
+    for (uint32_t i = 0; i < kSpan.size(); ++i)
+      ptx::load_shared<kBytes>(from + i * C.tile.n * size_of(kType), raw[i].words);
   }
 
   CLEAVE_DEVICE void make_strip(uint32_t line, int32_t first_line, const PixelStore<C>& store_pixel) const {

@@ -3,7 +3,6 @@
 #pragma once
 
 #include "cleave/direct/columns.h"
-#include "cleave/direct/columns_wgrad.h"
 #include "cleave/direct/pixels.h"
 #include "cleave/direct/pixels_wgrad.h"
 #include "cleave/direct/rows.h"
@@ -36,8 +35,6 @@ CLEAVE_DEVICE void conv_direct(const Params<C>& p) {
     DirectWindowsWgrad<C>(p, reinterpret_cast<float*>(shared)).run();
   } else if constexpr (C.direct.method == DirectMethod::windows) {
     DirectWindows<C>(p, ptx::shared_address(shared)).run();
-  } else if constexpr (C.direct.method == DirectMethod::columns && C.conv.kind == Conv::wgrad) {
-    DirectColumnsWgrad<C>(p, reinterpret_cast<float*>(shared)).run();
   } else if constexpr (C.direct.method == DirectMethod::columns) {
     DirectColumns<C>(p, reinterpret_cast<float*>(shared)).run();
   } else if constexpr (C.conv.kind == Conv::wgrad) {

@@ -7,7 +7,6 @@
 #include "cleave/conv.h"
 #include "cleave/epilogue.h"
 #include "plan/direct/columns.h"
-#include "plan/direct/columns_wgrad.h"
 #include "plan/direct/kernels.h"
 #include "plan/direct/rows.h"
 #include "plan/direct/shift.h"
@@ -31,10 +30,10 @@ constexpr uint32_t kMostStaged = 75 * 1024;  // bytes of a CTA's shared memory
 // more they cost 4 to 25 % (from 47 on), where half as many banks serve a load, and L1 had what lines share.
 constexpr uint32_t kMostStagedLine = 32;
 
-// Predictions, not yet measured.
-constexpr double kLaunchUs = 3;
+// Fitted to 31 times of an H200, of pixels in shared memory, of which they are 13 % off: what a lane spends on a channel.
+constexpr double kLaunchUs = 3.5;
+constexpr double kTapInstructions = 2.6, kMadeInstructions = 25, kGatheredInstructions = 21;
 constexpr double kMemoryShare = 0.75;
-constexpr double kFmaShare = 0.5;  // conversions, addresses, the filters from shared memory
 
 /// Channels that threads load and store at once.
 uint32_t vector_of(const GemmProblem& p) {
@@ -72,13 +71,14 @@ GemmConfig pixels_config(const GemmProblem& p, const Spec& spec) {
   return c;
 }
 
-/// Pixels that fit into shared memory, which three CTAs of an SM share; none if they do not, are not aligned, or if
-/// lines are long.
+/// Pixels that fit into shared memory, which three CTAs of an SM share; none if they do not, are not aligned, if lines
+/// are long, or where there are strides: down the images was faster in five of six such layers, up to 1.6 times.
 uint32_t staged_pixels(const GemmProblem& p, GemmConfig c) {
   const uint32_t piece = 16 / size_of(p.a.dtype);
   const bool pieces = p.batch * p.conv.channels % piece == 0 && aligned_channels(p.a, p.a.stride_row) >= piece;
   if (!pieces || c.tile.n % piece != 0 || direct_lines(c) == 0) return 0;
   if (pixels_made(p.conv.kind, p.conv.axes[2]) > kMostStagedLine) return 0;
+  if (p.conv.axes[1].stride > 1 || p.conv.axes[2].stride > 1) return 0;
   c.direct.pixels = staged_lines(c) * staged_columns(c);
   return pixels_bytes(c) <= kMostStaged ? c.direct.pixels : 0;
 }
@@ -107,10 +107,7 @@ std::optional<Spec> pixels_spec(const GemmProblem& p) {
     const uint32_t ctas = ctas_of_image(p, c);
     if (!best || ctas * 10 < least * 9) best = spec, least = ctas;
   }
-  if (best) return best;
-  // Blocks of channels as even as vectors allow, of two lines of memory at most.
-  const uint32_t blocks = ceil_div(channels, 32 * vector);
-  return Spec{.family = KernelFamily::direct, .tile_m = strip, .tile_n = round_up(ceil_div(channels, blocks), vector)};
+  return best;
 }
 
 std::optional<Choice> make_pixels_choice(const GemmProblem& problem, const DeviceInfo& device, const Spec& spec) {
@@ -142,21 +139,18 @@ std::vector<Spec> direct_specs(const GemmProblem& problem, const DeviceInfo& dev
   if (const auto rows = direct_rows_spec(problem, device)) return {*rows};  // which reads nothing twice
   const auto shift = direct_shift_spec(problem, device);
   // Multiply-adds took 2 to 5 times as long as tensor cores do.
-  const auto pixels = shift ? std::nullopt : pixels_spec(problem);
   const auto columns = shift ? std::nullopt : direct_columns_spec(problem, device);
+  const auto pixels = shift ? std::nullopt : pixels_spec(problem);
   std::vector<Spec> specs;
-  for (const auto& spec : {direct_windows_spec(problem, device), direct_spread_spec(problem, device),
-                           direct_spread_wgrad_spec(problem, device), shift, direct_wgrad_spec(problem, device),
-                           direct_columns_wgrad_spec(problem, device), columns, pixels})
+  for (const auto& spec :
+       {direct_windows_spec(problem, device), direct_spread_spec(problem, device),
+        direct_spread_wgrad_spec(problem, device), shift, direct_wgrad_spec(problem, device), columns, pixels})
     if (spec) specs.push_back(*spec);
   return specs;
 }
 
 std::optional<Choice> make_direct_choice(const GemmProblem& problem, const DeviceInfo& device, const Spec& spec) {
-  if (spec.columns > 0) {
-    const auto make = problem.conv.kind == Conv::wgrad ? make_direct_columns_wgrad_choice : make_direct_columns_choice;
-    return make(problem, device, spec);
-  }
+  if (spec.columns > 0) return make_direct_columns_choice(problem, device, spec);
   for (const auto make :
        {make_direct_rows_choice, make_direct_windows_choice, make_direct_spread_choice, make_direct_spread_wgrad_choice,
         make_direct_shift_choice, make_direct_wgrad_choice, make_pixels_choice}) {
@@ -173,8 +167,7 @@ DirectShape direct_shape(const Choice& choice) {
     return back ? direct_spread_wgrad_shape(choice) : direct_spread_shape(choice);
   if (c.direct.method == DirectMethod::shift) return direct_shift_shape(choice);
   if (c.direct.method == DirectMethod::rows) return direct_rows_shape(choice);
-  if (c.direct.method == DirectMethod::columns)
-    return back ? direct_columns_wgrad_shape(choice) : direct_columns_shape(choice);
+  if (c.direct.method == DirectMethod::columns) return direct_columns_shape(choice);
   if (back) return direct_wgrad_shape(choice);
   const ConvLayout& conv = choice.problem.conv;
   DirectShape shape = direct_images(conv);
@@ -201,14 +194,17 @@ double predict_direct_us(const Choice& choice, const DeviceInfo& device) {
     return back ? predict_direct_spread_wgrad_us(choice, device) : predict_direct_spread_us(choice, device);
   if (c.direct.method == DirectMethod::shift) return predict_direct_shift_us(choice, device);
   if (c.direct.method == DirectMethod::rows) return predict_direct_rows_us(choice, device);
-  if (c.direct.method == DirectMethod::columns)
-    return back ? predict_direct_columns_wgrad_us(choice, device) : predict_direct_columns_us(choice, device);
+  if (c.direct.method == DirectMethod::columns) return predict_direct_columns_us(choice, device);
   if (back) return predict_direct_wgrad_us(choice, device);
-  const double share = double(choice.problem.m) * double(choice.problem.n);
+  const ConvLayout& conv = choice.problem.conv;
+  const bool gathers_outputs = c.conv.kind == Conv::dgrad;
+  const double of_outputs = double(output_pixels(conv)), of_image = double(image_pixels(conv));
+  const double made = gathers_outputs ? of_image : of_outputs, gathered = gathers_outputs ? of_outputs : of_image;
   const double taps = double(c.direct.height.taps) * c.direct.width.taps * c.direct.group;
-  const double strides = c.conv.kind == Conv::dgrad ? double(c.direct.height.stride) * c.direct.width.stride : 1;
-  const double multiply = share * taps / strides / (device.num_sms * 128.0 * device.clock_ghz * 1e3 * kFmaShare);
-  const double memory = minimum_bytes(choice.problem) / (device.memory_gb_per_s * 1e3 * kMemoryShare);
+  const double met = gathers_outputs ? taps / (double(c.direct.height.stride) * c.direct.width.stride) : taps;
+  const double instructions = made * (kTapInstructions * met + kMadeInstructions) + gathered * kGatheredInstructions;
+  const double multiply = instructions * double(choice.problem.n) / (device.num_sms * 128.0 * device.clock_ghz * 1e3);
+  const double memory = narrow_bytes(choice) / (device.memory_gb_per_s * 1e3 * kMemoryShare);
   return kLaunchUs + std::max(multiply, memory);
 }
 

@@ -9,8 +9,8 @@
 namespace cleave {
 namespace {
 
-constexpr uint32_t kFewerRegisters = 88;  // where the compiler moves more loads ahead: with 91 to 100 some spilled
-constexpr uint32_t kMostReach = 32;       // gathered pixels of a line: bits of a word
+constexpr uint32_t kMostRegisters = 88;  // but for filters in registers: with 89 to 100 some spilled
+constexpr uint32_t kMostReach = 32;      // gathered pixels of a line: bits of a word
 
 uint32_t strips_of(const ConvLayout& conv, uint32_t strip) {
   return ceil_div(pixels_made(conv.kind, conv.axes[2]), strip);
@@ -26,8 +26,7 @@ bool has_columns(const GemmConfig& c) {
   const GatheredSpan across = gathered_span(c.conv.kind, c.direct.width, c.tile.m);
   if (down.first > down.last || across.first > across.last) return false;  // no tap lands
   if (down.size() > kMostReach || across.size() > kMostReach) return false;
-  const bool held = c.conv.kind != Conv::wgrad && holds_filters(c);
-  return column_registers(c) <= (held ? kColumnRegisters : kFewerRegisters);
+  return column_registers(c) <= (holds_filters(c) ? kColumnRegisters : kMostRegisters);
 }
 
 uint32_t column_channels(const GemmProblem& p, uint32_t vector) {

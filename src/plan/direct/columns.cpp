@@ -16,12 +16,14 @@
 namespace cleave {
 namespace {
 
-// Predictions, not yet measured.
-constexpr double kLaunchUs = 3, kBeginUs = 1.5;
-constexpr double kLineUs = 0.7;  // until a line's pixels are there
-constexpr double kMemoryShare = 0.8;
-constexpr double kIssueShare = 0.75;
-constexpr double kLoadInstructions = 3.5, kStoreInstructions = 4, kLineInstructions = 12;
+// Fitted to some 200 times of an H200 (docs/notes/2026-11-convolution.md). A CTA's line takes so long until its pixels
+// are there, and its warps' instructions beside; those of an SM take turns.
+constexpr double kLaunchUs = 2.7;
+constexpr double kLineClocks = 720, kInstructionClocks = 0.59;
+constexpr double kLoadInstructions = 2.2, kStoreInstructions = 3;
+constexpr double kSharedFilter = 43, kSharedFactor = 0.73;  // filters from shared memory
+constexpr double kMemoryShare = 0.61;
+constexpr double kBesideShare = 0.02;  // of equals what computes less
 
 GemmConfig columns_config(const GemmProblem& p, const Spec& spec) {
   GemmConfig c = direct_config(p, spec, spec.columns);
@@ -40,7 +42,9 @@ bool is_cut(const GemmProblem& p, const Spec& spec) {
   if (spec != own) return false;
   const GemmConfig c = columns_config(p, spec);
   if (p.conv.kind == Conv::dgrad && spec.tile_m % c.direct.width.stride != 0) return false;
-  return has_columns(c);
+  // A function has values of its own: with it cuts of 100 spilled some.
+  const uint32_t most = p.epilogue.function == nullptr ? kColumnRegisters : kColumnRegisters - 8;
+  return has_columns(c) && column_registers(c) <= most;
 }
 
 double filter_reads(const GemmConfig& c) {
@@ -54,13 +58,13 @@ double filter_reads(const GemmConfig& c) {
 /// Instructions of a thread, for a cell.
 double instructions(const GemmConfig& c) {
   const Conv kind = c.conv.kind;
-  const double lines = shift_step(kind, c.direct.height);
-  const double pixels = lines * gathered_span(kind, c.direct.width, c.tile.m).size();
-  const double made = double(shift_cell(kind, c.direct.height)) * c.tile.m;
-  const double conversions = size_of(c.operands.a) == 2 ? c.direct.vector : 0;
-  const double packs = size_of(c.epilogue.d) == 2 ? c.direct.vector / 2.0 : 0;
-  return column_multiply_adds(c) + filter_reads(c) + pixels * (conversions + kLoadInstructions) +
-         made * (packs + kStoreInstructions) + lines * kLineInstructions;
+  const double pixels =
+      double(shift_step(kind, c.direct.height)) * gathered_span(kind, c.direct.width, c.tile.m).size();
+  const double made = double(shift_cell(kind, c.direct.height)) * c.tile.m, vector = c.direct.vector;
+  const double conversions = size_of(c.operands.a) == 2 ? vector : 0;
+  const double packs = size_of(c.epilogue.d) == 2 ? vector / 2 : 0;
+  return column_multiply_adds(c) + kSharedFilter * filter_reads(c) + pixels * (conversions + kLoadInstructions) +
+         made * (vector + packs + kStoreInstructions);
 }
 
 }  // namespace
@@ -69,12 +73,14 @@ std::optional<Spec> direct_columns_spec(const GemmProblem& p, const DeviceInfo& 
   if (!serves_narrow_groups(p)) return std::nullopt;
   std::optional<Spec> best;
   double least = std::numeric_limits<double>::infinity();
-  for (uint32_t vector = kMostColumnVector; vector > 0; vector /= 2) {
+  bool held = false;  // filters, by wider vectors: narrower ones only load more often
+  for (uint32_t vector = kMostColumnVector; vector > 0 && !held; vector /= 2) {
     const uint32_t n = column_channels(p, vector);
     for (uint32_t strip = 1; strip <= kMostColumnStrip; ++strip) {
       const Spec spec{.family = KernelFamily::direct, .tile_m = strip, .tile_n = n, .columns = vector};
       const auto choice = make_direct_columns_choice(p, device, spec);
       if (!choice) continue;
+      held = held || holds_filters(choice->config);
       const double us = predict_direct_columns_us(*choice, device);
       if (us < least) best = spec, least = us;
     }
@@ -109,15 +115,13 @@ DirectShape direct_columns_shape(const Choice& choice) {
 
 double predict_direct_columns_us(const Choice& choice, const DeviceInfo& device) {
   const GemmConfig& c = choice.config;
-  const GemmProblem& p = choice.problem;
   const DirectShape shape = direct_columns_shape(choice);
   const double lines = column_lines(c, shape), cells = lines / shift_step(c.conv.kind, c.direct.height);
   const double of_sm = std::ceil(double(choice.blocks) / device.num_sms);
-  const double clocks = cells * of_sm * kDirectThreads / 32 * instructions(c) / 4 / kIssueShare;
-  const double multiply = clocks / (device.clock_ghz * 1e3);
-  const double wait = lines * kLineUs;
-  const double memory = minimum_bytes(p) / (device.memory_gb_per_s * 1e3 * kMemoryShare);
-  return kLaunchUs + kBeginUs + std::max({multiply, wait, memory});
+  const double clocks = of_sm * (lines * kLineClocks + cells * instructions(c) * kInstructionClocks);
+  const double multiply = clocks * (holds_filters(c) ? 1 : kSharedFactor) / (device.clock_ghz * 1e3);
+  const double memory = narrow_bytes(choice) / (device.memory_gb_per_s * 1e3 * kMemoryShare);
+  return kLaunchUs + std::max(multiply, memory) + kBesideShare * std::min(multiply, memory);
 }
 
 }  // namespace cleave

@@ -86,22 +86,18 @@ bool serves_narrow_groups(const GemmProblem& p) {
   return has_narrow_groups(p) && p.m > 0 && groups_adjoin(p) && !reduces(p) && wants_direct(p);
 }
 
-bool serves_narrow_gradients(const GemmProblem& p) {
-  if (p.conv.kind != Conv::wgrad || !has_narrow_groups(p) || p.k == 0) return false;
-  const int64_t group = p.conv.channels;
-  if (!groups_adjoin(p.a, group) || !groups_adjoin(p.b, group) || !groups_adjoin(p.d, group * p.d.stride_row))
-    return false;
-  if (p.has_c && !groups_adjoin(p.c, group * p.c.stride_row)) return false;
-  if (p.epilogue.function != nullptr) return false;
-  const bool splits = p.split_k_mode == SplitKMode::automatic || p.split_k_mode == SplitKMode::parallel;
-  if (!splits && p.split_k_mode != SplitKMode::none) return false;
-  return p.kernel == KernelFamily::automatic || p.kernel == KernelFamily::direct;
-}
-
 uint32_t narrow_vector(const GemmProblem& p, uint32_t most) {
   const uint32_t channels = common_alignment(uint64_t(p.batch) * p.conv.channels);
   return std::min({most, 16 / size_of(p.a.dtype), channels, aligned_channels(p.a, p.a.stride_row),
                    aligned_channels(p.d, p.d.stride_row)});
+}
+
+double narrow_bytes(const Choice& choice) {
+  const GemmProblem& p = choice.problem;
+  const bool back = p.conv.kind == Conv::dgrad;
+  const double of_outputs = double(output_pixels(p.conv)), of_image = double(image_pixels(p.conv));
+  const double made = (back ? of_image : of_outputs) * size_of(p.d.dtype) * (p.has_c ? 2 : 1);
+  return (made + (back ? of_outputs : of_image) * size_of(p.a.dtype)) * double(p.n);
 }
 
 }  // namespace cleave

@@ -59,11 +59,11 @@ bool wants_direct(const GemmProblem& problem);
 /// Whether narrow groups' pixels can be made one by one, by threads that have some channels each: fprop, dgrad.
 bool serves_narrow_groups(const GemmProblem& problem);
 
-/// The same of weight gradients.
-bool serves_narrow_gradients(const GemmProblem& problem);
-
 /// Channels that threads load and store at once, at most: a power of two.
 uint32_t narrow_vector(const GemmProblem& problem, uint32_t most);
+
+/// What such a kernel reads and writes at least, but for filters.
+double narrow_bytes(const Choice& choice);
 
 /// Channels of a pixel that can be loaded at once: a power of two. `stride`: to the next pixel.
 inline uint32_t aligned_channels(const MatrixLayout& layout, int64_t stride) {
