@@ -75,8 +75,8 @@ Considered consider_own(const GemmProblem& problem, const DeviceInfo& device, Ke
   return out;
 }
 
-/// One kernel, and a kernel behind the product's where nothing is asked of either, or where one does not serve it; always
-/// behind one that has packed weights on its rows' place.
+/// One kernel, and a kernel behind the product's where nothing is asked of either, or where one does not serve it;
+/// always behind one that has packed weights on its rows' place.
 Considered consider_quantised(const GemmProblem& problem, const DeviceInfo& device, Kernels kernels) {
   Considered out = consider_own(problem, device, kernels);
   const bool packed = problem.weights_b.format != WeightFormat::none;

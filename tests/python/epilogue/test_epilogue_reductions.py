@@ -148,14 +148,12 @@ def test_rows_that_depend_on_themselves_alone(promise: dict[str, str]) -> None:
         cleave.emit.cpp(plan, "reducing", sourcedir="unused")
 
 
-def test_plans_for_a_gpu(tmp_path: Any) -> None:
-    """Two kernels, partial results in the workspace; emitted extensions have no second one."""
+def test_plans_for_a_gpu() -> None:
+    """Two kernels, partial results in the workspace."""
     sizes: dict[str, Any] = {"m": 256, "n": 512, "k": 1024, "dtype": "bfloat16", "device": "h100"}
     plan = cleave.plan_problem(**sizes, epilogue=with_norm(bias="float32"))
     assert len(plan.kernel_sources) == 2 and "reduce_partials" in plan.kernel_sources[1]
     assert plan.workspace_size > 0 and len(cleave.plan_problem(**sizes).kernel_sources) == 1
-    with pytest.raises(ValueError, match="the epilogue function reduces D, which emitted extensions do not"):
-        cleave.emit.pytorch(plan, "reducing", sourcedir=str(tmp_path))
 
 
 @pytest.mark.parametrize(
