@@ -9,8 +9,8 @@
 
 namespace cleave {
 
-/// One choice per architecture in `archs`, or two of a plan of two heights, in order of their names; for none given, the plan's own. Throws Error for
-/// plans that emitted projects do not serve, and for an architecture without a kernel.
+/// One choice per architecture in `archs`, or two of a plan of two heights, in order of their names; for none given,
+/// the plan's own. Throws Error for plans that emitted projects do not serve, and for an architecture without a kernel.
 std::vector<ArchChoice> choose_all(const GemmPlan& plan, std::vector<std::string> archs);
 
 }  // namespace cleave

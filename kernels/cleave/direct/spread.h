@@ -35,7 +35,7 @@ class DirectSpread {
   static constexpr uint32_t kFilterBytes = spread_filter_bytes(C), kLine = spread_line(C);
   static constexpr uint32_t kRows = kSpreadRows / 8;  // of a thread
   static constexpr uint32_t kParts = spread_parts(C), kDepth = spread_depth(C), kTaps = kDown.taps * kAcross.taps;
-  // Of a row, on their way: as many as registers allow.
+  // Loads of a row on their way: as many as registers allow.
   static constexpr uint32_t kAhead = kDepth % 2 == 0 ? 2 : kDepth % 3 == 0 && kBlocks < 5 ? 3 : 1;
   static_assert(size_of(kType) == 2 && C.warps.m * C.warps.n * 32 == kDirectThreads && C.direct.vector == C.tile.n);
   static_assert(kDeep.stride == 1 && (kKind == Conv::dgrad || (kDown.stride == 1 && kAcross.stride == 1)));

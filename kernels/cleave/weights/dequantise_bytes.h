@@ -67,7 +67,7 @@ class DequantiseBytes {
     return f16_to_float(uint16_t(bits));
   }
 
-  /// Of both rows together: those of the other one are the compiler's to keep.
+  /// Both rows' together: those of the other one are the compiler's to keep.
   CLEAVE_HD static uint32_t twice_e2m1(uint32_t word, bool upper) {
     uint32_t columns[2];  // two of both rows
     CLEAVE_UNROLL

@@ -302,7 +302,7 @@ struct WeightMainloop {
     }
   }
 
-  /// The elements of a wave's block, the `along`th of K. Of short groups, what is not theirs is left as it is.
+  /// The elements of a wave's block, the `along`th of K. What is not theirs of short groups is left as it is.
   CLEAVE_DEVICE static void make(uint32_t along, uint32_t wave, const Words& all, const Rows& rows, FragmentA& to) {
     const auto& words = all[wave * kAlong + along];
     CLEAVE_UNROLL
