@@ -2,8 +2,8 @@
 // tall tiles, and tiles of another height for what is left.
 #pragma once
 
-#include "cleave/gemm.h"
 #include "cleave/memory/weight_layout.h"
+#include "cleave/problem.h"
 #include "launch/product.h"
 
 namespace cleave {

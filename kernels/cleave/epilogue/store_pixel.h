@@ -34,19 +34,28 @@ class PixelStore {
     return static_cast<char*>(p_.epilogue.d) + (row * p_.epilogue.d_stride + channel_) * size_of(C.epilogue.d);
   }
 
-  /// What D holds of pixel `row`, and what else there is of it.
-  CLEAVE_DEVICE void operator()(uint32_t row, const float (&sums)[kVector]) const { (*this)(row, sums, place(row)); }
+  /// What D holds of pixel `row`, and what else there is of it. `place`: where a caller has it at hand; else it is found
+  /// when all is made, since registers are few before.
+  CLEAVE_DEVICE void operator()(uint32_t row, const float (&sums)[kVector]) const {
+    float values[kVector];
+    make(row, sums, values);
+    store_vectors<C.epilogue.d, kAtOnce>(place(row), values);
+  }
   CLEAVE_DEVICE void operator()(uint32_t row, const float (&sums)[kVector], char* place) const {
     float values[kVector];
+    make(row, sums, values);
+    store_vectors<C.epilogue.d, kAtOnce>(place, values);
+  }
+
+ private:
+  CLEAVE_DEVICE void make(uint32_t row, const float (&sums)[kVector], float (&values)[kVector]) const {
     CLEAVE_UNROLL
     for (uint32_t v = 0; v < kVector; ++v)
       values[v] = epilogue_value(C.epilogue, p_.epilogue, sums[v], BroadcastValues(), of_channel_[v], false,
                                  c_element(C.epilogue, p_.epilogue, {row, channel_ + v, 0}));
     if constexpr (kFunction.given) apply_function(row, values);
-    store_vectors<C.epilogue.d, kAtOnce>(place, values);
   }
 
- private:
   /// Turns the sums of pixel `row` into what D stores, and stores what else there is of it.
   CLEAVE_DEVICE void apply_function(uint32_t row, float (&values)[kVector]) const {
     FunctionValues<C> of_pixel;
