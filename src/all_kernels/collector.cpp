@@ -4,7 +4,7 @@
 
 #include "plan/catalogue/tiles.h"
 #include "plan/catalogue/variants.h"
-#include "plan/choice.h"
+#include "plan/choice/choice.h"
 #include "plan/direct/choice.h"
 
 namespace cleave {

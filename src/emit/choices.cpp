@@ -7,10 +7,10 @@
 #include "launch/product.h"
 #include "plan/batch_invariant.h"
 #include "plan/catalogue/candidates.h"
-#include "plan/gpu_plan.h"
 #include "plan/model_device.h"
-#include "plan/staged_reductions.h"
-#include "plan/two_heights.h"
+#include "plan/plans/gpu_plan.h"
+#include "plan/plans/staged_reductions.h"
+#include "plan/plans/two_heights.h"
 #include "runtime/kernel_cache.h"
 
 namespace cleave {

@@ -13,7 +13,7 @@
 #include "emit/operation.h"
 #include "jit/compiler.h"
 #include "jit/source.h"
-#include "plan/reductions.h"
+#include "plan/plans/reductions.h"
 #include "problem/problem.h"
 
 namespace cleave {

@@ -8,7 +8,7 @@
 #include "cleave/schedule/groups.h"
 #include "emit/parts.h"
 #include "jit/source.h"
-#include "plan/reductions.h"
+#include "plan/plans/reductions.h"
 #include "problem/problem.h"
 
 namespace cleave {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "emit/template.h"
-#include "plan/choice.h"
+#include "plan/choice/choice.h"
 
 namespace cleave {
 

@@ -5,7 +5,7 @@
 #include "cleave/names.h"
 #include "plan/batch_invariant.h"
 #include "plan/catalogue/candidates.h"
-#include "plan/spec.h"
+#include "plan/choice/spec.h"
 #include "problem/problem.h"
 
 namespace cleave {

@@ -6,7 +6,7 @@
 
 #include "cleave/device.h"
 #include "cleave/gemm.h"
-#include "plan/choice.h"
+#include "plan/choice/choice.h"
 
 namespace cleave {
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "cleave/gemm.h"
-#include "plan/spec.h"
+#include "plan/choice/spec.h"
 
 namespace cleave {
 

@@ -12,7 +12,7 @@
 #include "cleave/names.h"
 #include "launch/conv_grid.h"
 #include "launch/packed_weight.h"
-#include "plan/operand_layout.h"
+#include "plan/choice/operand_layout.h"
 #include "problem/problem.h"
 
 namespace cleave {

@@ -1,4 +1,4 @@
-#include "plan/choice.h"
+#include "plan/choice/choice.h"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@
 #include "cleave/epilogue.h"
 #include "launch/gemm_grid.h"
 #include "plan/catalogue/candidates.h"
-#include "plan/spec.h"
+#include "plan/choice/spec.h"
 
 namespace cleave {
 namespace {

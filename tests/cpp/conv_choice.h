@@ -7,9 +7,9 @@
 #include <string>
 
 #include "conv_problems.h"
-#include "plan/choice.h"
+#include "plan/choice/choice.h"
+#include "plan/choice/spec.h"
 #include "plan/model_device.h"
-#include "plan/spec.h"
 
 namespace cleave {
 

@@ -5,7 +5,7 @@
 
 #include "cleave/config/direct_work.h"
 #include "cleave/config/smem_plan.h"
-#include "plan/choice.h"
+#include "plan/choice/choice.h"
 
 namespace cleave {
 

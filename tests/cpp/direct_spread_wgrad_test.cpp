@@ -21,8 +21,8 @@
 #include "expect_no_spills.h"
 #include "jit/source.h"
 #include "plan/catalogue/candidates.h"
+#include "plan/choice/spec.h"
 #include "plan/direct/choice.h"
-#include "plan/spec.h"
 
 namespace cleave {
 namespace {

@@ -15,8 +15,8 @@
 #include "emit/template.h"
 #include "emit_cases.h"
 #include "gemm_problems.h"
-#include "plan/choice.h"
-#include "plan/gpu_plan.h"
+#include "plan/choice/choice.h"
+#include "plan/plans/gpu_plan.h"
 
 namespace cleave {
 namespace {

@@ -21,8 +21,8 @@
 #include "jit/nvrtc.h"
 #include "jit/source.h"
 #include "kernel_sample.h"
-#include "plan/choice.h"
-#include "plan/spec.h"
+#include "plan/choice/choice.h"
+#include "plan/choice/spec.h"
 
 namespace cleave {
 namespace {

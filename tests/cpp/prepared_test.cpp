@@ -1,4 +1,4 @@
-#include "plan/prepared.h"
+#include "plan/plans/prepared.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include "cleave/device.h"
 #include "conv_problems.h"
 #include "gemm_problems.h"
-#include "plan/gpu_plan.h"
+#include "plan/plans/gpu_plan.h"
 
 namespace cleave {
 namespace {

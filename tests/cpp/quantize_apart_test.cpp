@@ -1,4 +1,4 @@
-#include "plan/quantize_apart.h"
+#include "plan/plans/quantize_apart.h"
 
 #include <gtest/gtest.h>
 

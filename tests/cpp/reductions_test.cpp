@@ -1,5 +1,5 @@
 // Plans for a GPU whose epilogue function reduces D: the second kernel, and the workspace.
-#include "plan/reductions.h"
+#include "plan/plans/reductions.h"
 
 #include <gtest/gtest.h>
 
@@ -8,10 +8,10 @@
 #include "cleave/epilogue.h"
 #include "cleave/gemm.h"
 #include "expect_no_spills.h"
-#include "plan/gpu_plan.h"
+#include "plan/choice/spec.h"
 #include "plan/make_plan.h"
-#include "plan/spec.h"
-#include "plan/staged_reductions.h"
+#include "plan/plans/gpu_plan.h"
+#include "plan/plans/staged_reductions.h"
 
 namespace cleave {
 namespace {

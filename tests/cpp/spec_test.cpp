@@ -1,7 +1,7 @@
 // Kernels' names, written and read.
 #include <gtest/gtest.h>
 
-#include "plan/spec.h"
+#include "plan/choice/spec.h"
 #include "random.h"
 
 namespace cleave {

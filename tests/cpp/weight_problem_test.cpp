@@ -10,7 +10,7 @@
 #include "launch/product_params.h"
 #include "plan/catalogue/candidates.h"
 #include "plan/catalogue/listed.h"
-#include "plan/gpu_plan.h"
+#include "plan/plans/gpu_plan.h"
 #include "plan/problem_text.h"
 #include "problem/placement.h"
 #include "problem/problem.h"

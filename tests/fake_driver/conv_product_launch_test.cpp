@@ -3,7 +3,7 @@
 #include "emit_cases.h"
 #include "emitted_project.h"
 #include "expect_equal.h"
-#include "plan/gpu_plan.h"
+#include "plan/plans/gpu_plan.h"
 
 namespace cleave {
 namespace {

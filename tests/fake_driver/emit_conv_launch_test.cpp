@@ -5,9 +5,9 @@
 #include "launch/conv_maps.h"
 #include "launch/conv_params.h"
 #include "plan/catalogue/candidates.h"
-#include "plan/gpu_plan.h"
 #include "plan/make_plan.h"
-#include "plan/reductions.h"
+#include "plan/plans/gpu_plan.h"
+#include "plan/plans/reductions.h"
 
 namespace cleave {
 namespace {

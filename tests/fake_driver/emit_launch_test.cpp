@@ -5,10 +5,10 @@
 #include "emit_cases.h"
 #include "emitted_project.h"
 #include "expect_equal.h"
-#include "plan/gpu_plan.h"
 #include "plan/make_plan.h"
-#include "plan/reductions.h"
-#include "plan/two_heights.h"
+#include "plan/plans/gpu_plan.h"
+#include "plan/plans/reductions.h"
+#include "plan/plans/two_heights.h"
 
 namespace cleave {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "cleave/conv.h"
 #include "emitted_project.h"
-#include "plan/gpu_plan.h"
 #include "plan/make_plan.h"
+#include "plan/plans/gpu_plan.h"
 #include "runtime/kernel_cache.h"
 
 namespace cleave {

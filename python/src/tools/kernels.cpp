@@ -18,9 +18,9 @@
 #include "jit/source.h"
 #include "module/bindings.h"
 #include "module/errors.h"
-#include "plan/gpu_plan.h"
 #include "plan/measured/tuned.h"
 #include "plan/model_device.h"
+#include "plan/plans/gpu_plan.h"
 #include "plans/plan_object.h"
 #include "runtime/kernel_cache.h"
 

@@ -12,7 +12,7 @@
 #include "plan/make_plan.h"
 #include "plan/measured/covering.h"
 #include "plan/measured/tuned.h"
-#include "plan/prepared.h"
+#include "plan/plans/prepared.h"
 #include "plans/launch.h"
 #include "plans/plan_cache.h"
 #include "plans/plan_object.h"

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "plan/choice.h"
+#include "plan/choice/choice.h"
 #include "plan/cost/cost.h"
 
 namespace cleave {

@@ -1,7 +1,7 @@
 // Which specs a table of measurements, or a name, may have.
 #pragma once
 
-#include "plan/spec.h"
+#include "plan/choice/spec.h"
 
 namespace cleave {
 

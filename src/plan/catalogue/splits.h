@@ -4,7 +4,7 @@
 #include "cleave/device.h"
 #include "cleave/gemm.h"
 #include "plan/catalogue/considered.h"
-#include "plan/spec.h"
+#include "plan/choice/spec.h"
 
 namespace cleave {
 

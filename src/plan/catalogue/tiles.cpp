@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "plan/conv_choice.h"
+#include "plan/choice/conv_choice.h"
 #include "problem/problem.h"
 
 namespace cleave {

@@ -6,7 +6,7 @@
 
 #include "cleave/core/enums.h"
 #include "cleave/gemm.h"
-#include "plan/spec.h"
+#include "plan/choice/spec.h"
 
 namespace cleave {
 

@@ -3,8 +3,8 @@
 #include "cleave/conv.h"
 #include "launch/conv_grid.h"
 #include "plan/catalogue/tiles.h"
-#include "plan/conv_choice.h"
-#include "plan/operand_layout.h"
+#include "plan/choice/conv_choice.h"
+#include "plan/choice/operand_layout.h"
 #include "problem/problem.h"
 
 namespace cleave {

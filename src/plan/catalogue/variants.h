@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "cleave/gemm.h"
-#include "plan/spec.h"
+#include "plan/choice/spec.h"
 
 namespace cleave {
 

@@ -10,13 +10,13 @@
 #include "cleave/config/threads.h"
 #include "cleave/split_k/fixup_word.h"
 #include "launch/conv_grid.h"
+#include "plan/choice/resident_clusters.h"
 #include "plan/cost/product_cost.h"
 #include "plan/cost/product_residual.h"
 #include "plan/cost/streamed_cost.h"
 #include "plan/cost/weight_cost.h"
 #include "plan/direct/choice.h"
-#include "plan/quantize_apart.h"
-#include "plan/resident_clusters.h"
+#include "plan/plans/quantize_apart.h"
 #include "problem/problem.h"
 
 namespace cleave {

@@ -2,7 +2,7 @@
 // it.
 #pragma once
 
-#include "plan/choice.h"
+#include "plan/choice/choice.h"
 #include "plan/cost/product_cost.h"
 
 namespace cleave {

@@ -9,9 +9,9 @@
 #include "cleave/config/output.h"
 #include "cleave/config/threads.h"
 #include "cleave/config/tma_box.h"
+#include "plan/choice/resident_clusters.h"
 #include "plan/cost/cost.h"
 #include "plan/cost/weight_cost.h"
-#include "plan/resident_clusters.h"
 #include "problem/problem.h"
 
 namespace cleave {

@@ -2,7 +2,7 @@
 // (those: cost.h).
 #pragma once
 
-#include "plan/choice.h"
+#include "plan/choice/choice.h"
 #include "plan/cost/product_constants.h"
 
 namespace cleave {

@@ -8,7 +8,7 @@
 #include "cleave/core/api.h"
 #include "cleave/device.h"
 #include "cleave/gemm.h"
-#include "plan/choice.h"
+#include "plan/choice/choice.h"
 #include "plan/cost/product_cost.h"
 
 namespace cleave {

@@ -9,7 +9,7 @@
 #include "cleave/config/output.h"
 #include "cleave/conv.h"
 #include "launch/conv_grid.h"
-#include "plan/resident_clusters.h"
+#include "plan/choice/resident_clusters.h"
 #include "problem/problem.h"
 
 namespace cleave {

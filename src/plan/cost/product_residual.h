@@ -8,7 +8,7 @@
 #include <optional>
 #include <span>
 
-#include "plan/choice.h"
+#include "plan/choice/choice.h"
 #include "plan/cost/product_cost.h"
 
 namespace cleave {

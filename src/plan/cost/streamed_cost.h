@@ -1,7 +1,7 @@
 // What a launch of the streamed kernel takes (kernel/gemm_streamed.h).
 #pragma once
 
-#include "plan/choice.h"
+#include "plan/choice/choice.h"
 
 namespace cleave {
 

@@ -6,6 +6,7 @@
 #include "cleave/config/smem_plan.h"
 #include "cleave/conv.h"
 #include "cleave/epilogue.h"
+#include "plan/choice/function_config.h"
 #include "plan/direct/columns.h"
 #include "plan/direct/kernels.h"
 #include "plan/direct/rows.h"
@@ -14,7 +15,6 @@
 #include "plan/direct/spread_wgrad.h"
 #include "plan/direct/wgrad.h"
 #include "plan/direct/windows.h"
-#include "plan/function_config.h"
 #include "problem/problem.h"
 
 namespace cleave {

@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "plan/choice.h"
+#include "plan/choice/choice.h"
 
 namespace cleave {
 

@@ -3,7 +3,7 @@
 
 #include "cleave/config/direct_columns.h"
 #include "cleave/conv.h"
-#include "plan/choice.h"
+#include "plan/choice/choice.h"
 
 namespace cleave {
 

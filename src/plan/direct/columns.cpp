@@ -8,9 +8,9 @@
 #include "cleave/config/smem_plan.h"
 #include "cleave/conv.h"
 #include "cleave/epilogue.h"
+#include "plan/choice/function_config.h"
 #include "plan/direct/column_cuts.h"
 #include "plan/direct/kernels.h"
-#include "plan/function_config.h"
 #include "problem/problem.h"
 
 namespace cleave {

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "cleave/conv/direct_conv.h"
-#include "plan/choice.h"
+#include "plan/choice/choice.h"
 
 namespace cleave {
 

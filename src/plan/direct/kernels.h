@@ -3,7 +3,7 @@
 
 #include "cleave/conv.h"
 #include "cleave/conv/direct_conv.h"
-#include "plan/choice.h"
+#include "plan/choice/choice.h"
 #include "problem/placement.h"
 
 namespace cleave {

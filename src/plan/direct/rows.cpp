@@ -7,9 +7,9 @@
 #include "cleave/config/direct_work.h"
 #include "cleave/config/smem_plan.h"
 #include "cleave/epilogue.h"
-#include "plan/conv_choice.h"
+#include "plan/choice/conv_choice.h"
+#include "plan/choice/function_config.h"
 #include "plan/direct/kernels.h"
-#include "plan/function_config.h"
 #include "problem/conv.h"
 #include "problem/problem.h"
 

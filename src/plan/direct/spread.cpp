@@ -7,9 +7,9 @@
 #include "cleave/config/direct_work.h"
 #include "cleave/config/smem_plan.h"
 #include "cleave/epilogue.h"
+#include "plan/choice/function_config.h"
+#include "plan/choice/operand_layout.h"
 #include "plan/direct/kernels.h"
-#include "plan/function_config.h"
-#include "plan/operand_layout.h"
 #include "problem/problem.h"
 
 namespace cleave {

@@ -7,10 +7,10 @@
 #include "cleave/config/smem_plan.h"
 #include "cleave/config/threads.h"
 #include "cleave/epilogue.h"
+#include "plan/choice/function_config.h"
+#include "plan/choice/operand_layout.h"
 #include "plan/direct/kernels.h"
 #include "plan/direct/shift.h"
-#include "plan/function_config.h"
-#include "plan/operand_layout.h"
 #include "problem/problem.h"
 
 namespace cleave {

@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "plan/choice.h"
+#include "plan/choice/choice.h"
 
 namespace cleave {
 

@@ -7,9 +7,9 @@
 
 #include "base/embedded.h"
 #include "cleave/device.h"
-#include "plan/choice.h"
+#include "plan/choice/choice.h"
+#include "plan/choice/operand_layout.h"
 #include "plan/make_plan.h"
-#include "plan/operand_layout.h"
 #include "problem/problem.h"
 #include "process/fork.h"
 

@@ -13,7 +13,7 @@
 
 #include "cleave/core/api.h"
 #include "cleave/gemm.h"
-#include "plan/spec.h"
+#include "plan/choice/spec.h"
 
 namespace cleave {
 

@@ -18,7 +18,7 @@
 
 #include "cleave/device.h"
 #include "cleave/gemm.h"
-#include "plan/spec.h"
+#include "plan/choice/spec.h"
 
 namespace cleave {
 

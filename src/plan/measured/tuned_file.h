@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "plan/spec.h"
+#include "plan/choice/spec.h"
 
 namespace cleave {
 

@@ -1,4 +1,4 @@
-#include "plan/function_config.h"
+#include "plan/choice/function_config.h"
 
 #include "cleave/epilogue.h"
 #include "launch/function_operands.h"

@@ -1,4 +1,4 @@
-#include "plan/spec.h"
+#include "plan/choice/spec.h"
 
 #include <fmt/format.h>
 

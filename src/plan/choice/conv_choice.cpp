@@ -1,4 +1,4 @@
-#include "plan/conv_choice.h"
+#include "plan/choice/conv_choice.h"
 
 #include <algorithm>
 #include <bit>
@@ -8,7 +8,7 @@
 #include "launch/conv_grid.h"
 #include "launch/conv_maps.h"
 #include "launch/conv_view.h"
-#include "plan/operand_layout.h"
+#include "plan/choice/operand_layout.h"
 #include "problem/conv.h"
 #include "problem/placement.h"
 #include "problem/problem.h"

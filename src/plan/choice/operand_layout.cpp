@@ -1,9 +1,9 @@
-#include "plan/operand_layout.h"
+#include "plan/choice/operand_layout.h"
 
 #include <algorithm>
 
 #include "cleave/schedule/groups.h"
-#include "plan/conv_choice.h"
+#include "plan/choice/conv_choice.h"
 #include "problem/placement.h"
 #include "problem/problem.h"
 

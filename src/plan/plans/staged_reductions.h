@@ -4,7 +4,7 @@
 // and data gradients of several launches.
 #pragma once
 
-#include "plan/gpu_plan.h"
+#include "plan/plans/gpu_plan.h"
 
 namespace cleave {
 

@@ -1,4 +1,4 @@
-#include "plan/parts_plan.h"
+#include "plan/plans/parts_plan.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "plan/resident_clusters.h"
+#include "plan/choice/resident_clusters.h"
 
 #include <algorithm>
 #include <cmath>

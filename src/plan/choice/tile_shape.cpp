@@ -1,4 +1,4 @@
-#include "plan/tile_shape.h"
+#include "plan/choice/tile_shape.h"
 
 #include <algorithm>
 
@@ -11,8 +11,8 @@
 #include "cleave/config/threads.h"
 #include "launch/conv_grid.h"
 #include "launch/limits.h"
-#include "plan/conv_choice.h"
-#include "plan/registers.h"
+#include "plan/choice/conv_choice.h"
+#include "plan/choice/registers.h"
 #include "problem/placement.h"
 #include "problem/problem.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "cleave/gemm.h"
-#include "plan/choice.h"
+#include "plan/choice/choice.h"
 
 namespace cleave {
 

@@ -1,4 +1,4 @@
-#include "plan/registers.h"
+#include "plan/choice/registers.h"
 
 #include <algorithm>
 #include <initializer_list>

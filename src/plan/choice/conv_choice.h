@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "plan/choice.h"
+#include "plan/choice/choice.h"
 
 namespace cleave {
 

@@ -1,4 +1,4 @@
-#include "plan/staged_reductions.h"
+#include "plan/plans/staged_reductions.h"
 
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 #include "cleave/epilogue.h"
 #include "launch/conv_grid.h"
 #include "launch/reductions.h"
-#include "plan/reductions.h"
+#include "plan/plans/reductions.h"
 #include "problem/arguments.h"
 #include "problem/problem.h"
 #include "process/host_bytes.h"

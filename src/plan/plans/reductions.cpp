@@ -1,4 +1,4 @@
-#include "plan/reductions.h"
+#include "plan/plans/reductions.h"
 
 #include "jit/translation_unit.h"
 #include "problem/problem.h"

@@ -1,4 +1,4 @@
-#include "plan/prepared.h"
+#include "plan/plans/prepared.h"
 
 #include <algorithm>
 #include <atomic>
@@ -10,10 +10,10 @@
 
 #include "base/refuse.h"
 #include "plan/batch_invariant.h"
-#include "plan/gpu_plan.h"
 #include "plan/make_plan.h"
 #include "plan/measured/tuned.h"
-#include "plan/quantize_apart.h"
+#include "plan/plans/gpu_plan.h"
+#include "plan/plans/quantize_apart.h"
 #include "problem/cached_plan.h"
 #include "problem/placement.h"
 #include "problem/problem.h"

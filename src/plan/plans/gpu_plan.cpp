@@ -1,4 +1,4 @@
-#include "plan/gpu_plan.h"
+#include "plan/plans/gpu_plan.h"
 
 #include <algorithm>
 #include <atomic>
@@ -24,8 +24,8 @@
 #include "plan/catalogue/candidates.h"
 #include "plan/cost/cost.h"
 #include "plan/direct/choice.h"
-#include "plan/quantize_apart.h"
-#include "plan/reductions.h"
+#include "plan/plans/quantize_apart.h"
+#include "plan/plans/reductions.h"
 #include "problem/arguments.h"
 #include "problem/problem.h"
 #include "process/fork.h"

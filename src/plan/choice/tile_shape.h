@@ -3,8 +3,8 @@
 
 #include "cleave/config/gemm_config.h"
 #include "cleave/device.h"
-#include "plan/operand_layout.h"
-#include "plan/spec.h"
+#include "plan/choice/operand_layout.h"
+#include "plan/choice/spec.h"
 
 namespace cleave {
 

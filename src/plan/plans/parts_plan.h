@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "plan/gpu_plan.h"
+#include "plan/plans/gpu_plan.h"
 
 namespace cleave {
 

@@ -1,4 +1,4 @@
-#include "plan/two_heights.h"
+#include "plan/plans/two_heights.h"
 
 #include <fmt/format.h>
 

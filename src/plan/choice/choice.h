@@ -9,7 +9,7 @@
 #include "cleave/device.h"
 #include "cleave/gemm.h"
 #include "cleave/schedule/schedule.h"
-#include "plan/spec.h"
+#include "plan/choice/spec.h"
 
 namespace cleave {
 

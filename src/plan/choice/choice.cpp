@@ -1,4 +1,4 @@
-#include "plan/choice.h"
+#include "plan/choice/choice.h"
 
 #include <algorithm>
 #include <bit>
@@ -10,14 +10,14 @@
 #include "launch/conv_grid.h"
 #include "launch/gemm_grid.h"
 #include "launch/limits.h"
-#include "plan/conv_choice.h"
+#include "plan/choice/conv_choice.h"
+#include "plan/choice/function_config.h"
+#include "plan/choice/operand_layout.h"
+#include "plan/choice/resident_clusters.h"
+#include "plan/choice/tile_shape.h"
 #include "plan/direct/choice.h"
-#include "plan/function_config.h"
-#include "plan/operand_layout.h"
-#include "plan/quantize_apart.h"
-#include "plan/reductions.h"
-#include "plan/resident_clusters.h"
-#include "plan/tile_shape.h"
+#include "plan/plans/quantize_apart.h"
+#include "plan/plans/reductions.h"
 #include "problem/conv.h"
 #include "problem/problem.h"
 

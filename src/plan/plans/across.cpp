@@ -8,9 +8,9 @@
 #include "cleave/device.h"
 #include "cleave/epilogue.h"
 #include "cleave/peers/strip_sizes.h"
-#include "plan/across.h"
 #include "plan/catalogue/candidates.h"
-#include "plan/gpu_plan.h"
+#include "plan/plans/across.h"
+#include "plan/plans/gpu_plan.h"
 #include "problem/problem_hash.h"
 
 namespace cleave {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "launch/reductions.h"
-#include "plan/choice.h"
+#include "plan/choice/choice.h"
 #include "runtime/lazy_kernel.h"
 
 namespace cleave {

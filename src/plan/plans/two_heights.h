@@ -8,7 +8,7 @@
 #include <string>
 
 #include "plan/catalogue/candidates.h"
-#include "plan/gpu_plan.h"
+#include "plan/plans/gpu_plan.h"
 
 namespace cleave {
 
