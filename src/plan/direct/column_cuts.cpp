@@ -21,12 +21,12 @@ uint32_t cells_of_column(const GemmConfig& c, const ConvLayout& conv) {
 
 }  // namespace
 
-bool has_columns(const GemmConfig& c, uint32_t spared) {
+bool has_columns(const GemmConfig& c) {
   const GatheredSpan down = shift_span(c.conv.kind, c.direct.height);
   const GatheredSpan across = gathered_span(c.conv.kind, c.direct.width, c.tile.m);
   if (down.first > down.last || across.first > across.last) return false;  // no tap lands
   if (down.size() > kMostReach || across.size() > kMostReach) return false;
-  return column_registers(c) + spared <= (holds_filters(c) ? kColumnRegisters : kMostRegisters);
+  return column_registers(c) <= (holds_filters(c) ? kColumnRegisters : kMostRegisters);
 }
 
 uint32_t column_channels(const GemmProblem& p, uint32_t vector) {

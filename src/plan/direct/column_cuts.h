@@ -10,8 +10,8 @@ namespace cleave {
 inline constexpr uint32_t kMostColumnStrip = 8, kMostColumnVector = 8;
 inline constexpr int64_t kMostColumnStride = INT32_MAX / 8;  // elements from pixel to pixel: bytes of 32 bits
 
-/// Whether any tap lands, and bits of a word and registers, but for `spared` ones, suffice.
-bool has_columns(const GemmConfig& c, uint32_t spared);
+/// Whether any tap lands, and registers and bits of a word suffice.
+bool has_columns(const GemmConfig& c);
 
 /// Channels of a CTA, of which its threads leave least idle; the most of those up to a warp's.
 uint32_t column_channels(const GemmProblem& problem, uint32_t vector);

@@ -29,6 +29,7 @@ GemmConfig columns_config(const GemmProblem& p, const Spec& spec) {
   GemmConfig c = direct_config(p, spec, spec.columns);
   c.direct.method = DirectMethod::columns;
   c.operands.b_major = p.conv.kind == Conv::fprop ? Major::k : Major::mn;
+  c.epilogue.function = function_config(p, false);
   return c;
 }
 
@@ -42,8 +43,7 @@ bool is_cut(const GemmProblem& p, const Spec& spec) {
   if (spec != own) return false;
   const GemmConfig c = columns_config(p, spec);
   if (p.conv.kind == Conv::dgrad && spec.tile_m % c.direct.width.stride != 0) return false;
-  // A function has values of its own: with it cuts of 100 spilled some, and of 83 without their filters.
-  return has_columns(c, p.epilogue.function == nullptr ? 0 : 8);
+  return has_columns(c);
 }
 
 double filter_reads(const GemmConfig& c) {
@@ -96,7 +96,6 @@ std::optional<Choice> make_direct_columns_choice(const GemmProblem& problem, con
   p.n *= p.batch;
   p.batch = 1;
   GemmConfig& c = choice.config = columns_config(problem, spec);
-  c.epilogue.function = function_config(p, false);
   if (smem_plan(c).bytes > uint32_t(device.shared_memory_per_block)) return std::nullopt;
   const int64_t cells = column_cells(c, problem.conv);
   if (cells > INT32_MAX || p.m > INT32_MAX) return std::nullopt;
