@@ -36,9 +36,9 @@ CLEAVE_HD constexpr bool holds_filters(const GemmConfig& c) {
 CLEAVE_HD constexpr uint32_t column_registers(const GemmConfig& c) {
   const uint32_t line = gathered_span(c.conv.kind, c.direct.width, c.tile.m).size() * c.direct.vector;
   const uint32_t multiplied = holds_filters(c) ? column_filters(c) : line;
-  // C, a function's values, and, beside filters from shared memory, lines that are not neighbours: as the compiler said.
-  const bool strided = !holds_filters(c) && c.direct.height.stride > 1;
-  const uint32_t beside = (c.epilogue.has_c ? 8 : 0) + (c.epilogue.function.given ? 8 : 0) + (strided ? 8 : 0);
+  // C, a function's values, and, beside filters from shared memory, steps of several lines: as the compiler said.
+  const bool several = !holds_filters(c) && shift_step(c.conv.kind, c.direct.height) > 1;
+  const uint32_t beside = (c.epilogue.has_c ? 8 : 0) + (c.epilogue.function.given ? 8 : 0) + (several ? 8 : 0);
   return column_sums(c) + column_words(c) + multiplied + c.direct.vector + beside;
 }
 
