@@ -34,8 +34,8 @@ class PixelStore {
     return static_cast<char*>(p_.epilogue.d) + (row * p_.epilogue.d_stride + channel_) * size_of(C.epilogue.d);
   }
 
-  /// What D holds of pixel `row`, and what else there is of it. `place`: where a caller has it at hand; else it is found
-  /// when all is made, since registers are few before.
+  /// What D holds of pixel `row`, and what else there is of it. `place`: where a caller has it at hand; else it is
+  /// found when all is made, since registers are few before.
   CLEAVE_DEVICE void operator()(uint32_t row, const float (&sums)[kVector]) const {
     float values[kVector];
     make(row, sums, values);

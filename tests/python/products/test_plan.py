@@ -246,7 +246,8 @@ def test_default_types_of_plan_problem() -> None:
     [
         {"dtype": "bfloat16", "split_k_mode": "cluster", "split_k_slices": 2},
         {"dtype": "float8_e4m3fn", "layout": "tt"},
-        {"dtype": "bfloat16", "out_dtype": "int8", "out_scale": "block_1x128", "kernel": "portable"},
+        {"dtype": "bfloat16", "out_dtype": "int8", "out_scale": "block_1x128", "kernel": "portable", "batch": 2}
+        | {"split_k_mode": "parallel", "split_k_slices": 2},
     ],
     ids=str,
 )
