@@ -60,6 +60,16 @@ TEST(TurnedGradients, AreOfWeightsAlone) {
   EXPECT_FALSE(serves(problem(layer(Conv::wgrad, 96, 160)), kTurned + " half_lines"));
 }
 
+TEST(TurnedGradients, ThreeWarpgroupsHaveNoRegistersForC) {
+  GemmProblem p = problem(layer(Conv::wgrad, 128, 320));
+  p.has_c = true;
+  p.c = p.d;
+  EXPECT_TRUE(serves(p, "sm90 128x96 transposed"));
+  EXPECT_TRUE(serves(p, kTurned));
+  EXPECT_FALSE(serves(p, "sm90 192x96 transposed"));
+  EXPECT_FALSE(serves(p, "sm90 256x160 transposed"));
+}
+
 TEST(TurnedGradients, AreConsideredInTilesOfTheirOwn) {
   const auto all = candidates(problem(layer(Conv::wgrad, 192, 320)), h100());
   EXPECT_TRUE(std::ranges::any_of(

@@ -44,9 +44,8 @@ def test_every_tile_and_split(tile: str) -> None:
     assert served >= len(CASES)
 
 
-@pytest.mark.parametrize("tile", ["128x96", "192x160", "256x160 multicast 2x1"])
+@pytest.mark.parametrize(
+    "tile", ["128x96", "128x160"]
+)  # tests/cpp/conv_turned_test.cpp: which have no registers for it
 def test_beside_c(tile: str) -> None:
-    try:
-        Case("wgrad", CASES["taps side by side"], "bfloat16", has_c=True).check_kernel(kernel(tile))
-    except ValueError as error:
-        assert tile != "128x96" and "cannot serve" in str(error)  # registers
+    Case("wgrad", CASES["taps side by side"], "bfloat16", has_c=True).check_kernel(kernel(tile))

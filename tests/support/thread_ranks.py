@@ -14,6 +14,7 @@ import threading
 import time
 
 import torch
+from virtual_ranks import in_rank_order
 
 import cleave
 from cleave import _core
@@ -116,13 +117,6 @@ class Rank:
             self.group.reset()
             self.places.reset()
         return self.group.problem()
-
-
-def in_rank_order(parts: list[torch.Tensor]) -> torch.Tensor:
-    total = parts[0].clone()
-    for part in parts[1:]:
-        total += part
-    return total
 
 
 def play(size: int, rounds: int, seed: int = 0) -> list[str]:

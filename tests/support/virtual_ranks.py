@@ -50,7 +50,7 @@ def groups_of(size: int, place: int) -> list[Any]:
     return made
 
 
-def in_rank_order(parts: torch.Tensor) -> torch.Tensor:
+def in_rank_order(parts: torch.Tensor | list[torch.Tensor]) -> torch.Tensor:
     total = parts[0].clone()
     for part in parts[1:]:
         total += part

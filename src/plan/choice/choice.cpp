@@ -145,7 +145,7 @@ GemmConfig base_config(const Spec& spec, const GemmProblem& p, const OperandLayo
   c.conv.fuses_classes = spec.fuses_classes;
   c.conv.gather = spec.gather;
   c.conv.half_lines = spec.half_lines;
-  c.conv.turned = p.conv.kind == Conv::wgrad && spec.transposed;
+  c.conv.turned = is_turned(p, spec);
   c.epilogue = epilogue_config(spec, p);
   const bool by_block = c.epilogue.scaling == Scaling::block;
   if (by_block) {

@@ -38,7 +38,7 @@ std::optional<GemmProblem> conv_view(const GemmProblem& problem, const Spec& spe
                                    .patches = makes_patches(problem, spec),
                                    .gather = spec.gather,
                                    .batches_taps = batches_taps(problem, spec),
-                                   .turned = problem.conv.kind == Conv::wgrad && spec.transposed}};
+                                   .turned = is_turned(problem, spec)}};
   ConvClasses fused;
   if (kernel.conv.fuses_classes) {
     const bool possible = kernel.conv.kind == Conv::dgrad && problem.batch == 1 && problem.m > 0 &&
@@ -87,6 +87,10 @@ bool may_turn(const GemmProblem& problem, const Spec& spec) {
   const int64_t pixel = problem.conv.channels * int64_t(size_of(problem.a.dtype));
   return problem.conv.kind == Conv::wgrad && problem.batch == 1 && has_tma(spec.family) && !spec.gather &&
          !spec.half_lines && !reduces(problem) && pixel % 16 == 0;
+}
+
+bool is_turned(const GemmProblem& problem, const Spec& spec) {
+  return problem.conv.kind == Conv::wgrad && spec.transposed;
 }
 
 bool batches_taps(const GemmProblem& problem, const Spec& spec) {

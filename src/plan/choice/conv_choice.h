@@ -24,6 +24,8 @@ bool may_halve_lines(const GemmProblem& problem, const Spec& spec);
 /// Whether a weight gradient may be read the other way: taps' channels as rows and filters as columns, of which tiles
 /// have many more sizes.
 bool may_turn(const GemmProblem& problem, const Spec& spec);
+/// Whether it is.
+bool is_turned(const GemmProblem& problem, const Spec& spec);
 
 /// Whether the kernel makes a wgrad a batch of products, one for each tap: TMA fetches
 /// strips of channels, and a tap of other than whole strips does not fit beside its neighbour.
