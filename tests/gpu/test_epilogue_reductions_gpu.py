@@ -194,90 +194,93 @@ def test_in_a_graph_and_with_gradients() -> None:
 
 
 @cleave.epilogue
-def all_ways(acc, bias: cleave.row):
+def of_lines(acc, bias: cleave.row):
     x = acc + bias
-    return cleave.outputs(
-        d=x, norm=cleave.sum_of_squares(x, over="columns"), rows=cleave.sum(x, over="rows"), largest=cleave.absmax(x)
-    )
+    return cleave.outputs(d=x, norm=cleave.sum_of_squares(x, over="columns"), rows=cleave.sum(x, over="rows"))
 
 
-def check_all_ways(d: torch.Tensor, norm: torch.Tensor, rows: torch.Tensor, largest: torch.Tensor) -> None:
+def check_lines(d: torch.Tensor, norm: torch.Tensor, rows: torch.Tensor) -> None:
     x = d.double()
     torch.testing.assert_close(norm.double().view(-1), (x * x).sum(-1).view(-1), rtol=1e-5, atol=1e-3)
     torch.testing.assert_close(rows.double().view(-1), x.sum(-2).view(-1), rtol=1e-4, atol=1e-2)
+
+
+def check_norm(d: torch.Tensor, norm: torch.Tensor, largest: torch.Tensor) -> None:
+    torch.testing.assert_close(norm.double().view(-1), (d.double() ** 2).sum(-1).view(-1), rtol=1e-5, atol=1e-3)
     assert torch.equal(largest.view(-1), d.abs().amax((-1, -2)).view(-1))
 
 
 @pytest.mark.parametrize("promise", [{"deterministic": "batch_invariant"}, {"sum_order": "k"}], ids=str)
 @pytest.mark.parametrize(("n", "k"), [(512, 1024), (1000, 4096), (128, 16384)])
-def test_rows_that_depend_on_themselves_alone(n: int, k: int, promise: dict[str, str]) -> None:
+@pytest.mark.parametrize(("function", "check"), [(of_lines, check_lines), (with_norm, check_norm)])
+def test_rows_that_depend_on_themselves_alone(
+    function: Any, check: Any, n: int, k: int, promise: dict[str, str]
+) -> None:
     generator = torch.Generator("cuda").manual_seed(2)
     a, b = (torch.randn(shape, generator=generator, device="cuda").bfloat16() for shape in ((600, k), (n, k)))
-    options = {"epilogue": all_ways(bias=torch.randn(n, device="cuda")), "out_dtype": "float32", **promise}
+    options = {"epilogue": function(bias=torch.randn(n, device="cuda")), "out_dtype": "float32", **promise}
     whole = cleave.gemm(a, b.T, **options)
-    check_all_ways(*whole)
+    check(*whole)
     for rows in (1, 2, 17, 64, 300):
         some = cleave.gemm(a[:rows], b.T, **options)
-        check_all_ways(*some)
+        check(*some)
         assert torch.equal(some[0], whole[0][:rows]) and torch.equal(some[1], whole[1][:rows]), rows
     batch = cleave.gemm(torch.stack([a[:64], a[64:128]]), b.T, **options)
-    check_all_ways(*batch)
+    check(*batch)
     assert torch.equal(batch[1].view(-1), whole[1][:128])
 
 
 @cleave.epilogue
-def per_row_and_group(acc):
-    return cleave.outputs(
-        d=acc, norm=cleave.sum_of_squares(acc, over="columns"), rows=cleave.sum(acc, over="rows"),
-        largest=cleave.absmax(acc),
-    )  # fmt: skip
+def norm_and_sums(acc):
+    return cleave.outputs(d=acc, norm=cleave.sum_of_squares(acc, over="columns"), sums=cleave.sum(acc, over="rows"))
 
 
-def test_groups_that_depend_on_themselves_alone() -> None:
+@cleave.epilogue
+def norm_and_largest(acc):
+    return cleave.outputs(d=acc, norm=cleave.sum_of_squares(acc, over="columns"), largest=cleave.absmax(acc))
+
+
+@pytest.mark.parametrize("function", [norm_and_sums, norm_and_largest])
+def test_groups_that_depend_on_themselves_alone(function: Any) -> None:
     """What a group's rows come to depends on them alone, rows of no group are nobody's, and results lie between
     canaries; captured, too."""
     generator = torch.Generator("cuda").manual_seed(3)
     a = torch.randn(700, 256, generator=generator, device="cuda").bfloat16()
     b = torch.randn(4, 264, 256, generator=generator, device="cuda").bfloat16().mT
-    options = {"out_dtype": "float32", "deterministic": "batch_invariant", "epilogue": per_row_and_group()}
+    options = {"out_dtype": "float32", "deterministic": "batch_invariant", "epilogue": function()}
+    summed = function is norm_and_sums
     found = {}
     for ends in ([129, 129, 400, 690], [129, 140, 401, 691], [129, 129, 129, 129]):
         offs = torch.tensor(ends, dtype=torch.int32, device="cuda")
-        framed = [torch.full((3, *shape), 77.0, device="cuda") for shape in ((700,), (4, 264), (4,))]
+        framed = [torch.full((3, *shape), 77.0, device="cuda") for shape in ((700,), (4, 264) if summed else (4,))]
+        norm, of_group = (x[1] for x in framed)
         d = torch.full((700, 264), 77.0, device="cuda")
         graph = torch.cuda.CUDAGraph()
-        call = {"out": (d, *(x[1] for x in framed)), "zero_rest": False, **options}
+        call = {"out": (d, norm, of_group), "zero_rest": False, **options}
         cleave.grouped_gemm(a, b, offs, **call)
         with torch.cuda.graph(graph):
             cleave.grouped_gemm(a, b, offs, **call)
-        for x in (*(x[1] for x in framed), d):
+        for x in (norm, of_group, d):
             x.fill_(77.0)
         graph.replay()
         for g, (begin, end) in enumerate(zip([0, *ends], ends, strict=False)):
             x = d[begin:end].double()
             torch.testing.assert_close(x, a[begin:end].double() @ b[g].double(), rtol=1e-4, atol=1e-2)
-            torch.testing.assert_close(framed[0][1, begin:end].double(), (x * x).sum(1), rtol=1e-5, atol=1e-3)
-            torch.testing.assert_close(framed[1][1, g].double(), x.sum(0), rtol=1e-4, atol=1e-2)
-            assert framed[2][1, g] == (x.abs().max() if end > begin else 0)
-            first = found.setdefault((g, begin, end), [x[1].clone() for x in framed])
-            assert torch.equal(first[0][begin:end], framed[0][1, begin:end]) and torch.equal(
-                first[1][g], framed[1][1, g]
-            )
-        assert bool((framed[0][1, ends[-1] :] == 77.0).all() and (d[ends[-1] :] == 77.0).all())
+            torch.testing.assert_close(norm[begin:end].double(), (x * x).sum(1), rtol=1e-5, atol=1e-3)
+            if summed:
+                torch.testing.assert_close(of_group[g].double(), x.sum(0), rtol=1e-4, atol=1e-2)
+            else:
+                assert of_group[g] == (x.abs().max() if end > begin else 0)
+            first = found.setdefault((g, begin, end), [norm[begin:end].clone(), of_group[g].clone()])
+            assert torch.equal(first[0], norm[begin:end]) and torch.equal(first[1], of_group[g])
+        assert bool((norm[ends[-1] :] == 77.0).all() and (d[ends[-1] :] == 77.0).all())
         assert all(bool((x[[0, 2]] == 77.0).all()) for x in framed)
-
-
-@cleave.epilogue
-def of_pixels(acc):
-    return cleave.outputs(
-        d=acc, pixel=cleave.sum(acc, over="columns"), channel=cleave.sum_of_squares(acc, over="rows"),
-        largest=cleave.absmax(acc),
-    )  # fmt: skip
 
 
 @pytest.mark.parametrize("groups", [1, 2])
 @pytest.mark.parametrize("stride", [9, (3, 30)])
-def test_more_classes_of_pixels_than_one_launch(stride: Any, groups: int) -> None:
+@pytest.mark.parametrize("function", [norm_and_sums, norm_and_largest])
+def test_more_classes_of_pixels_than_one_launch(function: Any, stride: Any, groups: int) -> None:
     generator = torch.Generator("cuda").manual_seed(4)
     size = (2, 32, 60, 64)
     w = torch.randn(64, 3, 3, 32 // groups, generator=generator, device="cuda").bfloat16().movedim(-1, 1)
@@ -286,8 +289,10 @@ def test_more_classes_of_pixels_than_one_launch(stride: Any, groups: int) -> Non
     dy = torch.randn(2, *outputs, 64, generator=generator, device="cuda").bfloat16().movedim(-1, 1)
     options = {"stride": stride, "padding": 1, "groups": groups, "out_dtype": "float32"}
     plain = cleave.conv2d_dgrad(size, w, dy, **options)
-    d, pixel, channel, largest = cleave.conv2d_dgrad(size, w, dy, epilogue=of_pixels(), **options)
+    d, norm, other = cleave.conv2d_dgrad(size, w, dy, epilogue=function(), **options)
     assert torch.equal(d, plain)
-    torch.testing.assert_close(pixel.double().view(-1), d.double().sum(1).view(-1), rtol=1e-4, atol=1e-3)
-    torch.testing.assert_close(channel.double(), (d.double() ** 2).sum((0, 2, 3)), rtol=1e-5, atol=1e-3)
-    assert torch.equal(largest.view(()), d.abs().max())
+    torch.testing.assert_close(norm.double().view(-1), (d.double() ** 2).sum(1).view(-1), rtol=1e-5, atol=1e-3)
+    if function is norm_and_sums:
+        torch.testing.assert_close(other.double(), d.double().sum((0, 2, 3)), rtol=1e-4, atol=1e-2)
+    else:
+        assert torch.equal(other.view(()), d.abs().max())
