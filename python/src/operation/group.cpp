@@ -15,6 +15,7 @@
 #include "cleave/peers/strip_sizes.h"
 #include "module/bindings.h"
 #include "operands/fold_operands.h"
+#include "peers/fold_problem.h"
 #include "plans/plan_cache.h"
 
 namespace nb = nanobind;

@@ -11,6 +11,7 @@
 #include "cleave/across.h"
 #include "module/bindings.h"
 #include "operands/fold_operands.h"
+#include "peers/fold_problem.h"
 #include "peers/places.h"
 #include "product/known_calls.h"
 #include "product/product.h"
