@@ -72,7 +72,7 @@ class GpuPlan final : public ChosenPlan {
     const Workspace space = find_workspace(workspace, workspace_bytes, cuda_stream);
     if (quantization_ != nullptr) arguments.d = unquantized_d(space);
     set_arguments(choice_.config, arguments, params);
-    if (choice_.config.across.ranks > 1) static_cast<RanksParams&>(params).meeting = given.group->meeting(given.call);
+    if (choice_.config.across.ranks > 1) static_cast<AcrossParams&>(params).meeting = given.group->meeting(given.call);
     params.counters = static_cast<uint32_t*>(space.counters);
     params.partials = static_cast<float*>(space.partials);
     if (choice_.map_bytes > 0) params.group_maps = first_map(space);

@@ -30,8 +30,8 @@ std::vector<std::byte> make_params(const Choice& choice, const Joins* joins) {
   const auto encode = [](TensorMap& map, const void*, const auto& shape) { map = make_tensor_map(kNowhere, shape()); };
   if (has_tma(c.family)) visit_matrix_maps(c, p, gemm, encode);
   if (c.across.ranks > 1) {
-    const RanksParams ranks{gemm, {}};
-    return bytes_of(ranks, sizeof ranks);
+    const AcrossParams across{gemm, {}};
+    return bytes_of(across, sizeof across);
   }
   if (c.conv.kind == Conv::none) return bytes_of(gemm, sizeof gemm);
   if (c.family == KernelFamily::direct) {
@@ -50,7 +50,7 @@ std::vector<std::byte> make_params(const Choice& choice, const Joins* joins) {
 
 size_t most_params_bytes(const Choice& choice) {
   const GemmConfig& c = choice.config;
-  if (c.conv.kind == Conv::none) return c.across.ranks > 1 ? sizeof(RanksParams) : sizeof(GemmParams);
+  if (c.conv.kind == Conv::none) return c.across.ranks > 1 ? sizeof(AcrossParams) : sizeof(GemmParams);
   if (c.family == KernelFamily::direct) return sizeof(DirectParams);
   const size_t most = count_classes(choice.problem.conv, c.conv.fuses_classes);
   return used_params_bytes(c, uint32_t(std::min<size_t>(most, c.conv.class_capacity)));
