@@ -59,9 +59,9 @@ inline EpilogueLayout transposed(EpilogueLayout layout) {
 
 }  // namespace detail
 
-/// The same product read the other way. Its arguments are those of `transposed(arguments)`. Not for gates without packed
-/// weights, which join columns, for scales of D, which are of columns, nor for convolutions, whose matrices have roles
-/// of their own.
+/// The same product read the other way. Its arguments are those of `transposed(arguments)`. Not for gates without
+/// packed weights, which join columns, for scales of D, which are of columns, nor for convolutions, whose matrices have
+/// roles of their own.
 inline GemmProblem transposed(const GemmProblem& problem) {
   GemmProblem t = problem;
   std::swap(t.m, t.n);
