@@ -41,12 +41,6 @@ inline bool finds_scales(const GemmProblem& p) {
   return p.scale_out.kind == Scaling::block;
 }
 
-/// False where a product cannot be read the other way: a gate joins columns, and rows of packed weights alone, a scale
-/// of D's is of columns, and a convolution's matrices have roles of their own.
-inline bool is_transposable(const GemmProblem& p) {
-  return (!is_gated(p) || p.weights_b.format != WeightFormat::none) && !finds_scales(p) && p.conv.kind == Conv::none;
-}
-
 namespace detail {
 
 inline MatrixLayout transposed(MatrixLayout layout) {
@@ -65,8 +59,9 @@ inline EpilogueLayout transposed(EpilogueLayout layout) {
 
 }  // namespace detail
 
-/// The same product read the other way. Its arguments are those of `transposed(arguments)`. The
-/// problem is transposable.
+/// The same product read the other way. Its arguments are those of `transposed(arguments)`. Not for gates without
+/// packed weights, which join columns, for scales of D, which are of columns, nor for convolutions, whose matrices have
+/// roles of their own.
 inline GemmProblem transposed(const GemmProblem& problem) {
   GemmProblem t = problem;
   std::swap(t.m, t.n);

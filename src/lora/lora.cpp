@@ -26,8 +26,7 @@ std::shared_ptr<const LoraPlan> make_gpu_plan(const LoraProblem& problem) {
 }  // namespace
 
 std::shared_ptr<const LoraPlan> plan(const LoraProblem& problem) {
-  return cached_plan<LoraPlan, kMostLoraPlanBytes>(
-      problem, [&] { return problem.device == kCpu ? make_cpu_plan(problem) : make_gpu_plan(problem); });
+  return cached_plan<LoraPlan, kMostLoraPlanBytes>(problem, make_gpu_plan);
 }
 
 }  // namespace cleave

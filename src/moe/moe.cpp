@@ -34,8 +34,7 @@ std::shared_ptr<const MoePlan> make_gpu_plan(const MoeProblem& problem) {
 }  // namespace
 
 std::shared_ptr<const MoePlan> plan(const MoeProblem& problem) {
-  return cached_plan<MoePlan, kMostMoePlanBytes>(
-      problem, [&] { return problem.device == kCpu ? make_cpu_plan(problem) : make_gpu_plan(problem); });
+  return cached_plan<MoePlan, kMostMoePlanBytes>(problem, make_gpu_plan);
 }
 
 }  // namespace cleave

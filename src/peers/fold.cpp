@@ -30,8 +30,7 @@ std::shared_ptr<const FoldPlan> make_gpu_plan(const FoldProblem& problem) {
 }  // namespace
 
 std::shared_ptr<const FoldPlan> plan(const FoldProblem& problem) {
-  return cached_plan<FoldPlan, kMostFoldPlanBytes>(
-      problem, [&] { return problem.device == kCpu ? make_cpu_plan(problem) : make_gpu_plan(problem); });
+  return cached_plan<FoldPlan, kMostFoldPlanBytes>(problem, make_gpu_plan);
 }
 
 }  // namespace cleave

@@ -24,7 +24,7 @@
 namespace cleave {
 namespace {
 
-std::shared_ptr<const GemmPlan> make_gpu(const GemmProblem& problem) {
+std::shared_ptr<const ChosenPlan> make_gpu(const GemmProblem& problem) {
   const DeviceInfo& device = device_info(problem.device);
   if (problem.m == 0 || problem.n == 0 || problem.batch == 0) {
     Choice nothing;
@@ -53,7 +53,7 @@ std::shared_ptr<const GemmPlan> make_gpu(const GemmProblem& problem) {
   return make_parts_plan(problem, *best.choice, std::move(why));
 }
 
-std::shared_ptr<const GemmPlan> make_as(const GemmProblem& problem, const Spec& spec) {
+std::shared_ptr<const ChosenPlan> make_as(const GemmProblem& problem, const Spec& spec) {
   if (stages_reductions(problem)) return make_staged_plan(problem, make_as(staged(problem), spec));
   const DeviceInfo& device = device_info(problem.device);
   const auto choice = make_choice(problem, device, spec);
@@ -72,8 +72,7 @@ std::string Plan::kernel_source() const {
 }
 
 std::shared_ptr<const GemmPlan> plan(const GemmProblem& problem) {
-  return cached_plan<GemmPlan, kMostGemmPlanBytes>(
-      problem, [&] { return problem.device == kCpu ? make_cpu_plan(problem) : make_gpu(problem); });
+  return cached_plan<GemmPlan, kMostGemmPlanBytes>(problem, make_gpu);
 }
 
 std::shared_ptr<const GemmPlan> plan_as(const GemmProblem& problem, const Spec& spec) {

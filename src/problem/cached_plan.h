@@ -30,14 +30,15 @@ PlanMap<Problem, Plan, ProblemHash>& known_plans() {
   return plans.get([] { return Plans(most_bytes); });
 }
 
-/// The process's plan of `problem`, made by `make` the first time, or when `most_bytes` of others
-/// were used since. Throws as refuse_invalid.
-template <class Plan, size_t most_bytes, class Problem, class Make>
-std::shared_ptr<const Plan> cached_plan(const Problem& problem, const Make& make) {
+/// The process's plan of `problem`: of the host by make_cpu_plan, else by `make_gpu_plan`, the first time or when
+/// `most_bytes` of others were used since. Throws as refuse_invalid.
+template <class Plan, size_t most_bytes, class Problem, class MakeGpuPlan>
+std::shared_ptr<const Plan> cached_plan(const Problem& problem, const MakeGpuPlan& make_gpu_plan) {
   auto& plans = known_plans<Plan, most_bytes, Problem>();
   if (auto known = plans.find(problem)) return known;
   refuse_invalid(problem);
-  return plans.insert(problem, make());
+  if (problem.device == kCpu) return plans.insert(problem, make_cpu_plan(problem));
+  return plans.insert(problem, make_gpu_plan(problem));
 }
 
 }  // namespace cleave

@@ -20,7 +20,8 @@
 namespace cleave {
 
 // Host memory of the plans that a process keeps: 32 MiB of all kinds together.
-inline constexpr size_t kMostGemmPlanBytes = 24 << 20;
+inline constexpr size_t kMostGemmPlanBytes = 23 << 20;
+inline constexpr size_t kMostAcrossPlanBytes = 1 << 20;  // of products that are summed over ranks themselves
 inline constexpr size_t kMostQuantizePlanBytes = 4 << 20;
 inline constexpr size_t kMostMoePlanBytes = 2 << 20;
 inline constexpr size_t kMostLoraPlanBytes = 512 << 10;

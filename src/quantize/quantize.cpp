@@ -66,8 +66,7 @@ std::vector<std::shared_ptr<const QuantizePlan>> plans_of_rows(const QuantizePro
 }
 
 std::shared_ptr<const QuantizePlan> plan(const QuantizeProblem& problem) {
-  return cached_plan<QuantizePlan, kMostQuantizePlanBytes>(
-      problem, [&] { return problem.device == kCpu ? make_cpu_plan(problem) : make_gpu_plan(problem); });
+  return cached_plan<QuantizePlan, kMostQuantizePlanBytes>(problem, make_gpu_plan);
 }
 
 }  // namespace cleave

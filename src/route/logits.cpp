@@ -22,8 +22,7 @@ std::shared_ptr<const RouterLogitsPlan> make_gpu_plan(const RouterLogitsProblem&
 }  // namespace
 
 std::shared_ptr<const RouterLogitsPlan> plan(const RouterLogitsProblem& problem) {
-  return cached_plan<RouterLogitsPlan, kMostRoutePlanBytes>(
-      problem, [&] { return problem.device == kCpu ? make_cpu_plan(problem) : make_gpu_plan(problem); });
+  return cached_plan<RouterLogitsPlan, kMostRoutePlanBytes>(problem, make_gpu_plan);
 }
 
 }  // namespace cleave

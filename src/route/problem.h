@@ -1,6 +1,7 @@
 // Facts that follow from a RouteProblem alone, whatever device runs it.
 #pragma once
 
+#include "base/mix.h"
 #include "cleave/route.h"
 #include "cleave/route/route_config.h"
 #include "cpu/thread_team.h"
@@ -21,5 +22,14 @@ void check_arguments(const RouteProblem& problem, const RouteArguments& argument
 /// their number does not change its results.
 std::shared_ptr<const RoutePlan> make_cpu_plan(const RouteProblem& problem,
                                                uint32_t threads = cpu::available_threads());
+
+/// For ProblemHash.
+inline void mix_in(const RouteProblem& p, Mix& mix) {
+  mix(uint64_t(p.tokens) << 32 ^ uint64_t(p.logits.stride_row));
+  mix(uint64_t(p.experts) << 32 ^ uint64_t(p.top_k) << 16 ^ uint64_t(p.n_group) << 8 ^ uint64_t(p.topk_group));
+  mix(uint64_t(p.logits.dtype) << 32 ^ uint64_t(p.logits.alignment) << 24 ^ uint64_t(p.scoring_func) << 20 ^
+      uint64_t(p.has_bias) << 18 ^ uint64_t(p.group_score) << 17 ^ uint64_t(p.renormalize) << 16 ^
+      uint64_t(p.device + 2));
+}
 
 }  // namespace cleave

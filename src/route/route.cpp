@@ -24,8 +24,7 @@ std::shared_ptr<const RoutePlan> make_gpu_plan(const RouteProblem& problem) {
 }  // namespace
 
 std::shared_ptr<const RoutePlan> plan(const RouteProblem& problem) {
-  return cached_plan<RoutePlan, kMostRoutePlanBytes>(
-      problem, [&] { return problem.device == kCpu ? make_cpu_plan(problem) : make_gpu_plan(problem); });
+  return cached_plan<RoutePlan, kMostRoutePlanBytes>(problem, make_gpu_plan);
 }
 
 }  // namespace cleave

@@ -122,10 +122,6 @@ bool driver_available() noexcept {
   return loaded().problem.empty();
 }
 
-const char* driver_problem() noexcept {
-  return loaded().problem.c_str();
-}
-
 int driver_version() {
   driver();
   return loaded().version;

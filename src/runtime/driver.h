@@ -78,9 +78,6 @@ CLEAVE_TOOLS const Driver& driver();
 /// Whether driver() would return.
 bool driver_available() noexcept;
 
-/// Why driver() throws; empty if it does not.
-const char* driver_problem() noexcept;
-
 /// The newest CUDA version that the driver supports: 13000 for 13.0.
 CLEAVE_TOOLS int driver_version();
 

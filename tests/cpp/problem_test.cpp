@@ -80,14 +80,6 @@ TEST(Problem, TransposedExchangesGroupedDimensions) {
   EXPECT_EQ(transposed(good_k_groups()).groups, good_k_groups().groups);
 }
 
-TEST(Problem, SwigluCannotBeTransposed) {
-  EXPECT_TRUE(is_transposable(good()));
-  EXPECT_FALSE(is_transposable(good_swiglu()));
-  GemmProblem quantised = good();
-  quantised.scale_out.kind = Scaling::block;
-  EXPECT_FALSE(is_transposable(quantised));
-}
-
 TEST(Problem, SwigluTakesTwoColumnsForOne) {
   GemmProblem p = good_swiglu();
   EXPECT_EQ(columns_of_b(p), 40);

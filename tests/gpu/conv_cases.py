@@ -128,6 +128,29 @@ class Case:
             self.run()
         self.compare()
 
+    def check_repeats(self) -> None:
+        """And that a further run has the same bits."""
+        self.check()
+        first = self.out.clone()
+        self.run()
+        assert torch.equal(self.out, first)
+
+    def check_infinity(self, name: str, at: tuple[Any, ...], reaches: bool = True) -> None:
+        """Infinities at a place of a tensor reach the results that meet them, if any, and no other."""
+        self.run()
+        finite = self.out.clone()
+        self.tensors[name][at] = float("inf")
+        self.run()
+        marked = Case(self.kind, self.convolution)
+        marked.tensors = {
+            key: (tensor == float("inf") if key == name else torch.ones_like(tensor)).half()
+            for key, tensor in self.tensors.items()
+        }
+        reached = marked.want() > 0
+        assert (0 if reaches else -1) < reached.sum() < reached.numel()
+        assert not torch.isfinite(self.out[reached]).any()
+        assert torch.equal(self.out[~reached], finite[~reached])
+
     def check_kernel(self, name: str) -> None:
         """ValueError unless that kernel serves it."""
         x, w, y = (self.tensors[name] for name in ("input", "weight", "output"))

@@ -39,11 +39,7 @@ MORE_CHANNELS = {
 def test_gradients_of_few_channels_filters(name: str, mode: dict[str, Any]) -> None:
     for dtype in ("float16", "bfloat16"):
         for more in ({}, {"has_c": True}, {"out_dtype": "float32"}):
-            case = Case("wgrad", FEW_CHANNELS[name], dtype, options={"kernel": "direct"} | mode, **more)
-            case.check()
-            first = case.out.clone()
-            case.run()
-            assert torch.equal(case.out, first)
+            Case("wgrad", FEW_CHANNELS[name], dtype, options={"kernel": "direct"} | mode, **more).check_repeats()
 
 
 def test_infinite_pixels_that_no_output_of_few_channels_meets() -> None:
@@ -66,20 +62,7 @@ def test_few_channels_by_the_direct_kernel(name: str) -> None:
 def test_infinite_pixels_of_few_channels(name: str) -> None:
     """They reach the outputs whose taps meet them, and no other, though those are read together."""
     case = Case("fprop", FEW_CHANNELS[name], options={"kernel": "direct"})
-    case.run()
-    finite = case.out.clone()
-    case.tensors["input"][:, 0, 11, 13] = float("inf")
-    case.run()
-    reached = torch.nn.functional.conv2d(
-        (case.tensors["input"] == float("inf")).float(),
-        torch.ones_like(case.tensors["weight"], dtype=torch.float32),
-        stride=[axis.stride for axis in case.convolution.axes],
-        padding=[axis.before for axis in case.convolution.axes],
-    )[..., : case.out.shape[2], : case.out.shape[3]]
-    reached = (reached > 0).expand_as(case.out)
-    assert 0 < reached.sum() < reached.numel()
-    assert not torch.isfinite(case.out[reached]).any()
-    assert torch.equal(case.out[~reached], finite[~reached])
+    case.check_infinity("input", (slice(None), 0, 11, 13))
 
 
 GRADIENTS_OF_FEW_CHANNELS = {
@@ -106,8 +89,7 @@ GRADIENTS_OF_FEW_CHANNELS = {
 def test_data_gradients_to_few_channels(name: str) -> None:
     for dtype in ("float16", "bfloat16"):
         for epilogue in ({}, {"has_c": True, "has_bias": True, "activation": "relu"}, {"out_dtype": "float32"}):
-            case = Case("dgrad", GRADIENTS_OF_FEW_CHANNELS[name], dtype, options={"kernel": "direct"}, **epilogue)
-            case.check()
+            Case("dgrad", GRADIENTS_OF_FEW_CHANNELS[name], dtype, options={"kernel": "direct"}, **epilogue).check()
 
 
 @pytest.mark.parametrize("infinite", ["output", "weight"])
@@ -115,21 +97,8 @@ def test_data_gradients_to_few_channels(name: str) -> None:
 def test_infinite_gradients_to_few_channels(name: str, infinite: str) -> None:
     """They reach the pixels where they meet something, and no other: no filter meets what lies beside the outputs."""
     case = Case("dgrad", GRADIENTS_OF_FEW_CHANNELS[name], options={"kernel": "direct"})
-    case.run()
-    finite = case.out.clone()
     at = (slice(None), 0, 2, 3) if infinite == "output" else (slice(None), slice(None), 0)
-    case.tensors[infinite][at] = float("inf")
-    case.run()
-    marks = {
-        key: (tensor == float("inf") if key == infinite else torch.ones_like(tensor)).half()
-        for key, tensor in case.tensors.items()
-    }
-    marked = Case("dgrad", case.convolution)
-    marked.tensors = marks
-    reached = marked.want() > 0
-    assert 0 < reached.sum() < reached.numel()
-    assert not torch.isfinite(case.out[reached]).any()
-    assert torch.equal(case.out[~reached], finite[~reached])
+    case.check_infinity(infinite, at)
 
 
 ONE_TAP = {

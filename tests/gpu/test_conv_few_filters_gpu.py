@@ -33,11 +33,7 @@ FEW_FILTERS = {
 def test_weight_gradients_of_few_filters(name: str, mode: dict[str, Any]) -> None:
     for dtype in ("float16", "bfloat16"):
         for more in ({}, {"has_c": True}, {"out_dtype": "float32"}):
-            case = Case("wgrad", FEW_FILTERS[name], dtype, options={"kernel": "direct"} | mode, **more)
-            case.check()
-            first = case.out.clone()
-            case.run()
-            assert torch.equal(case.out, first)
+            Case("wgrad", FEW_FILTERS[name], dtype, options={"kernel": "direct"} | mode, **more).check_repeats()
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
@@ -46,19 +42,7 @@ def test_weight_gradients_of_few_filters(name: str, mode: dict[str, Any]) -> Non
 def test_infinite_pixels_that_few_filters_meet(name: str, at: tuple[int, int], dtype: str) -> None:
     """They reach the taps that meet them, and no other."""
     case = Case("wgrad", FEW_FILTERS[name], dtype, options={"kernel": "direct"})
-    case.run()
-    finite = case.out.clone()
-    case.tensors["input"][0, 5, ..., at[0], at[1]] = float("inf")
-    case.run()
-    marked = Case("wgrad", case.convolution)
-    marked.tensors = {
-        key: (tensor == float("inf") if key == "input" else torch.ones_like(tensor)).half()
-        for key, tensor in case.tensors.items()
-    }
-    reached = marked.want() > 0
-    assert reached.sum() < reached.numel()
-    assert not torch.isfinite(case.out[reached]).any()
-    assert torch.equal(case.out[~reached], finite[~reached])
+    case.check_infinity("input", (0, 5, ..., *at), reaches=False)
 
 
 OF_STRIDE_1 = {
@@ -91,17 +75,4 @@ def test_few_filters_of_stride_1(kind: str, name: str) -> None:
 def test_infinity_beside_few_filters(kind: str, name: str) -> None:
     """It reaches what meets it, and nothing else, though that is read together."""
     case = Case(kind, OF_STRIDE_1[name], options={"kernel": "direct"})
-    case.run()
-    finite = case.out.clone()
-    gathered = "input" if kind == "fprop" else "output"
-    case.tensors[gathered][:, 0, 11, 13] = float("inf")
-    case.run()
-    marked = Case(kind, case.convolution)
-    marked.tensors = {
-        key: (tensor == float("inf") if key == gathered else torch.ones_like(tensor)).half()
-        for key, tensor in case.tensors.items()
-    }
-    reached = marked.want() > 0
-    assert 0 < reached.sum() < reached.numel()
-    assert not torch.isfinite(case.out[reached]).any()
-    assert torch.equal(case.out[~reached], finite[~reached])
+    case.check_infinity("input" if kind == "fprop" else "output", (slice(None), 0, 11, 13))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -31,6 +32,24 @@ class StandInGpu(arrays.NumpyArrays):
 
 class TorchStandIn(arrays.TorchArrays):
     on_stream, capture, microseconds = (getattr(StandInGpu, name) for name in ("on_stream", "capture", "microseconds"))
+
+
+class InlineCompilers:
+    """`pairs.compilers` that compile on the CPU, at once; submitted has their arguments."""
+
+    def __init__(self):
+        self.submitted = []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def submit(self, call, *arguments):
+        self.submitted.append(arguments)
+        call(*arguments, "cpu")
+        return SimpleNamespace(result=lambda: None)
 
 
 class BetweenStandIn:

@@ -14,7 +14,7 @@ import threading
 import time
 
 import torch
-from virtual_ranks import in_rank_order
+from virtual_ranks import all_gather_of, in_rank_order
 
 import cleave
 from cleave import _core
@@ -30,15 +30,7 @@ class Rank:
 
     def __init__(self, rank: int, size: int, seed: int, said: list[str], met: threading.Barrier) -> None:
         self.rank, self.size, self.draw, self.late = rank, size, random.Random(seed), random.Random(seed + 1 + rank)
-
-        def all_gather(own: str) -> list[str]:
-            said[rank] = own
-            met.wait()
-            everyones = list(said)
-            met.wait()
-            return everyones
-
-        self.group = _core.Group.share(rank, size, -1, 4 * size * PLACE, all_gather)
+        self.group = _core.Group.share(rank, size, -1, 4 * size * PLACE, all_gather_of(rank, said, met))
         self.places = _core.Places(self.group)
         self.staging = [self.group.staging(r) for r in range(size)]
         generator = torch.Generator().manual_seed(seed)

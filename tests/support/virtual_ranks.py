@@ -14,6 +14,7 @@ from __future__ import annotations
 import random
 import sys
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -26,6 +27,19 @@ KINDS = ("pushed", "read", "gathered", "sent", "inside")  # the last: some ranks
 INSIDE, DEPTH = 256, 128  # columns and K of these: few CTAs, of which an SM has room for one
 
 
+def all_gather_of(rank: int, said: list[str], met: threading.Barrier) -> Callable[[str], list[str]]:
+    """What a thread that is a rank tells the others, and hears of all."""
+
+    def all_gather(own: str) -> list[str]:
+        said[rank] = own
+        met.wait()
+        everyones = list(said)
+        met.wait()
+        return everyones
+
+    return all_gather
+
+
 def groups_of(size: int, place: int) -> list[Any]:
     """A group's ranks, which threads make together; two places in each one's staging."""
     made: list[Any] = [None] * size
@@ -33,14 +47,9 @@ def groups_of(size: int, place: int) -> list[Any]:
     met = threading.Barrier(size)
 
     def run(rank: int) -> None:
-        def all_gather(own: str) -> list[str]:
-            said[rank] = own
-            met.wait()
-            everyones = list(said)
-            met.wait()
-            return everyones
-
-        made[rank] = _core.Group.share(rank, size, torch.cuda.current_device(), 2 * place, all_gather)
+        made[rank] = _core.Group.share(
+            rank, size, torch.cuda.current_device(), 2 * place, all_gather_of(rank, said, met)
+        )
 
     threads = [threading.Thread(target=run, args=(rank,)) for rank in range(size)]
     for thread in threads:

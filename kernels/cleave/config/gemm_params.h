@@ -53,7 +53,7 @@ struct GemmParams {
 };
 
 /// For a sum over ranks.
-struct RanksParams : GemmParams {
+struct AcrossParams : GemmParams {
   MeetingParams meeting;
 };
 
@@ -85,7 +85,7 @@ struct ConvParams : GemmParams {
 
 template <GemmConfig C>
 using Params = Either<C.family == KernelFamily::direct, DirectParams,
-                      Either<C.conv.kind == Conv::none, Either<C.across.ranks == 1, GemmParams, RanksParams>,
+                      Either<C.conv.kind == Conv::none, Either<C.across.ranks == 1, GemmParams, AcrossParams>,
                              ConvParams<C.conv.class_capacity, has_tma(C.family)>>>;
 
 }  // namespace cleave

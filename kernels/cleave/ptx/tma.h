@@ -9,7 +9,6 @@ namespace cleave::ptx {
 enum class CacheHint : uint64_t {
   normal = 0x1000000000000000ull,
   evict_first = 0x12f0000000000000ull,
-  evict_last = 0x14f0000000000000ull,
 };
 
 CLEAVE_DEVICE void prefetch_tensor_map(const void* map) {

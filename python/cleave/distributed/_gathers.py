@@ -64,15 +64,6 @@ class Form(NamedTuple):
         return {"split_k_mode": "none"} if self.unsplit and not _core.batch_invariant() else {}
 
 
-def _know(peers: Peers, carrier: PeerMemory, form: Form, given: tuple[Any, ...]) -> None:
-    """Calls like this one need not be looked at again, while they have the same memory and nobody compares them."""
-    if _agreement.is_checked():
-        return
-    with peers.memories.lock:
-        if peers.memories.get(given[0].device) is carrier:
-            peers.forms.gathers.add(carrier.places, form.at_once, *given)
-
-
 def _kept_rows(gathered: Tensor | None, a: Tensor, rows: int | None, peers: Peers) -> Tensor:
     """What an operator returns beside the product: nobody looks at it where nothing was kept."""
     return a if gathered is None else first_rows(gathered, peers.size * a.shape[0] if rows is None else rows)
@@ -113,7 +104,7 @@ def all_gather_gemm(
     carrier = carrier_for(peers, a.device, transport, form.call, form.bytes, form.nccl_wins)
     if form.at_once is not None and type(carrier) is PeerMemory:
         if a.is_contiguous():
-            _know(peers, carrier, form, given)
+            carrier.know(peers, peers.forms.gathers, form.at_once, given)
         operands = a.contiguous(), b, None, None, bias, asked, False, kept
         out, gathered = _core.gather_over_ranks(carrier.places, form.at_once, *operands)
         return out, _kept_rows(gathered, a, rows, peers)
@@ -166,7 +157,7 @@ def all_gather_scaled_gemm(
     if form.at_once is not None and type(carrier) is PeerMemory:
         sent = [x.contiguous() for x in (a, *by_row)]
         if sent[0] is a and (not by_row or (scale_a is given[2] and scale_a.dim() == 2 and scale_a.is_contiguous())):
-            _know(peers, carrier, form, given)
+            carrier.know(peers, peers.forms.gathers, form.at_once, given)
         operands = sent[0], b, sent[1] if by_row else None, scale_b, bias, None, use_fast_accum, False
         return _core.gather_over_ranks(carrier.places, form.at_once, *operands)[0]
     out = a.new_empty(form.rows, _rules.columns_of(b, activation), dtype=out_dtype)

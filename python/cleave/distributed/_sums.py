@@ -141,15 +141,6 @@ def _sum(
     return made if whole is None else whole.all()
 
 
-def _know(peers: Peers, carrier: PeerMemory, form: Form, *given: Any) -> None:
-    """Calls like this one need not be looked at again, while they have the same memory and nobody compares them."""
-    if _agreement.is_checked():
-        return
-    with peers.memories.lock:
-        if peers.memories.get(given[0].device) is carrier:
-            peers.forms.sums.add(carrier.places, form.at_once, *given)
-
-
 def of_products(name: str, scatter: bool) -> Callable[..., Tensor]:
     def implementation(
         a: Tensor,
@@ -182,7 +173,7 @@ def of_products(name: str, scatter: bool) -> Callable[..., Tensor]:
 
         carrier = carrier_for(peers, a.device, form.transport, form.call, form.bytes, form.nccl_wins)
         if form.at_once is not None and type(carrier) is PeerMemory:
-            _know(peers, carrier, form, *given, asked, False)
+            carrier.know(peers, peers.forms.sums, form.at_once, (*given, asked, False))
             return _core.sum_over_ranks(carrier.places, form.at_once, a, b, None, None, bias, c, None, asked, False)
 
         def multiply(out: Tensor | None, rows: slice, epilogue: Any = None) -> Tensor:
@@ -240,7 +231,7 @@ def of_scaled_products(name: str, scatter: bool) -> Callable[..., Tensor]:
         carrier = carrier_for(peers, a.device, form.transport, form.call, form.bytes, form.nccl_wins)
         if form.at_once is not None and type(carrier) is PeerMemory:
             if not exact:
-                _know(peers, carrier, form, *given, None, use_fast_accum)
+                carrier.know(peers, peers.forms.sums, form.at_once, (*given, None, use_fast_accum))
             operands = a, b, *(scales if exact else (scale_a, scale_b)), bias, c, scale_d, None, use_fast_accum
             return _core.sum_over_ranks(carrier.places, form.at_once, *operands)
         by_row = scale_a is not None and scale_a.dim() == 2 and scale_a.shape[0] == a.shape[0]

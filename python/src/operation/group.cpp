@@ -15,6 +15,8 @@
 #include "cleave/peers/strip_sizes.h"
 #include "module/bindings.h"
 #include "operands/fold_operands.h"
+#include "peers/fold_problem.h"
+#include "peers/places.h"
 #include "plans/plan_cache.h"
 
 namespace nb = nanobind;
@@ -127,6 +129,14 @@ void bind_group(nb::module_& m) {
           "On every rank: makes a broken group of ranks that all live whole again. Raises PeerError where one does not "
           "come.")
       .def("problem", &Group::problem, "Empty, or what broke the group.");
+  nb::class_<Places>(m, "Places", "Staging of a group's ranks, in places that calls take in turn.")
+      .def(nb::init<std::shared_ptr<const Group>>(), "group"_a)
+      .def_prop_ro("bytes", &Places::bytes, "Of each.")
+      .def("reset", &Places::reset, "Begins anew, on all ranks.")
+      .def(
+          "next", [](Places& places, uintptr_t stream) { return places.next(reinterpret_cast<void*>(stream)); },
+          "stream"_a,
+          "The number of the next call's, which all ranks make alike; of a graph's first call, behind a barrier.");
   m.def("fits_strips", &fits_strips, "ranks"_a, "rows"_a, "columns"_a, "element_bytes"_a,
         "Whether products may add up themselves what so many ranks have, and folds may be in strips.");
   m.def("fold", &fold, "partials"_a, "out"_a, "scale_a"_a.none(), "scale_b"_a.none(), "bias"_a.none(), "c"_a.none(),

@@ -5,6 +5,7 @@
 #include "call/define.h"
 #include "call/parameters.h"
 #include "module/bindings.h"
+#include "moe/problem.h"
 #include "operands/moe_operands.h"
 #include "plans/plan_cache.h"
 

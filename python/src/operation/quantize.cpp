@@ -7,6 +7,7 @@
 #include "plans/launch.h"
 #include "plans/plan_cache.h"
 #include "plans/plan_docs.h"
+#include "quantize/problem.h"
 #include "quantize/row_range.h"
 
 namespace nb = nanobind;

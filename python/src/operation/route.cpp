@@ -7,6 +7,7 @@
 #include "module/bindings.h"
 #include "operands/route_operands.h"
 #include "plans/plan_cache.h"
+#include "route/problem.h"
 
 namespace nb = nanobind;
 

@@ -5,6 +5,7 @@
 #include "module/bindings.h"
 #include "operands/router_logits_operands.h"
 #include "plans/plan_cache.h"
+#include "route/logits_problem.h"
 
 namespace nb = nanobind;
 

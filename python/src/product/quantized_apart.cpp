@@ -11,6 +11,7 @@
 #include "operands/quantize_operands.h"
 #include "plans/plan_cache.h"
 #include "product/product.h"
+#include "quantize/problem.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;

@@ -1,7 +1,6 @@
 // A whole call of cleave.distributed: a product into memory that all ranks see, and the sum of theirs. In Python each
 // of its steps takes the host longer than the launches do.
 #include <nanobind/stl/optional.h>
-#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 
@@ -11,6 +10,7 @@
 #include "cleave/across.h"
 #include "module/bindings.h"
 #include "operands/fold_operands.h"
+#include "peers/fold_problem.h"
 #include "peers/places.h"
 #include "product/known_calls.h"
 #include "product/product.h"
@@ -241,14 +241,6 @@ class KnownSums {
 }  // namespace
 
 void bind_sum_over_ranks(nb::module_& m) {
-  nb::class_<Places>(m, "Places", "Staging of a group's ranks, in places that calls take in turn.")
-      .def(nb::init<std::shared_ptr<const Group>>(), "group"_a)
-      .def_prop_ro("bytes", &Places::bytes, "Of each.")
-      .def("reset", &Places::reset, "Begins anew, on all ranks.")
-      .def(
-          "next", [](Places& places, uintptr_t stream) { return places.next(reinterpret_cast<void*>(stream)); },
-          "stream"_a,
-          "The number of the next call's, which all ranks make alike; of a graph's first call, behind a barrier.");
   nb::class_<SumForm>(m, "SumForm", "What sums over ranks with the same sizes, dtypes and options have in common.")
       .def(
           "__init__",

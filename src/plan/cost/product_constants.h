@@ -7,7 +7,6 @@
 #include <span>
 
 #include "cleave/config/gemm_config.h"
-#include "cleave/core/api.h"
 
 namespace cleave {
 

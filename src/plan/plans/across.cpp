@@ -1,9 +1,7 @@
 #include "cleave/across.h"
 
 #include <algorithm>
-#include <mutex>
 #include <optional>
-#include <unordered_map>
 
 #include "cleave/device.h"
 #include "cleave/epilogue.h"
@@ -11,20 +9,20 @@
 #include "plan/catalogue/candidates.h"
 #include "plan/plans/across.h"
 #include "plan/plans/gpu_plan.h"
-#include "problem/problem_hash.h"
+#include "problem/cached_plan.h"
 
 namespace cleave {
+
+/// For ProblemHash.
+static void mix_in(const AcrossProblem& p, Mix& mix) {
+  mix_in(p.product, mix);
+  mix(uint64_t(p.ranks) << 8 ^ uint64_t(p.partial));
+}
+
 namespace {
 
 constexpr double kMostSlower = 1.1;  // than the product alone, before the launch that is left out no longer pays
 constexpr int kSmsOfOthers = 2;      // that are free while its CTAs wait
-constexpr size_t kMostPlans = 1024;
-
-struct AcrossHash {
-  size_t operator()(const AcrossProblem& p) const {
-    return ProblemHash()(p.product) ^ size_t(p.ranks) << 8 ^ size_t(p.partial);
-  }
-};
 
 /// What the fold behind it would add up.
 GemmProblem partial_of(const AcrossProblem& p) {
@@ -90,33 +88,25 @@ std::shared_ptr<const GemmPlan> make_plan(const AcrossProblem& problem) {
   return make_gpu_plan(problem.product, *choice, "adds up what other ranks have before its epilogue");
 }
 
-struct Known {
-  std::mutex mutex;
-  std::unordered_map<AcrossProblem, std::shared_ptr<const GemmPlan>, AcrossHash> plans;
+/// What is known of a problem: its plan, or that it has none.
+struct Answer {
+  std::shared_ptr<const GemmPlan> plan;
+  size_t host_bytes() const { return plan == nullptr ? 0 : plan->host_bytes(); }
 };
 
-/// Never destroyed, as other plans are not.
-Known& known() {
-  static Known& all = *new Known;
-  return all;
+auto& known_answers() {
+  return known_plans<Answer, kMostAcrossPlanBytes, AcrossProblem>();
 }
 
 }  // namespace
 
 std::shared_ptr<const GemmPlan> plan_across(const AcrossProblem& problem) {
-  {
-    const std::lock_guard lock(known().mutex);
-    if (const auto found = known().plans.find(problem); found != known().plans.end()) return found->second;
-  }
-  auto made = make_plan(problem);
-  const std::lock_guard lock(known().mutex);
-  if (known().plans.size() >= kMostPlans) known().plans.clear();
-  return known().plans.emplace(problem, std::move(made)).first->second;
+  if (const auto known = known_answers().find(problem)) return known->plan;
+  return known_answers().insert(problem, std::make_shared<Answer>(make_plan(problem)))->plan;
 }
 
 void forget_plans_across() {
-  const std::lock_guard lock(known().mutex);
-  known().plans.clear();
+  known_answers().clear();
 }
 
 }  // namespace cleave

@@ -5,25 +5,21 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
-#include <type_traits>
 #include <vector>
 
 #include "base/refuse.h"
 #include "cleave/config/clusters.h"
 #include "cleave/config/dependent_launch.h"
-#include "cleave/config/gemm_params.h"
+#include "cleave/config/smem_plan.h"
 #include "cleave/config/threads.h"
 #include "cleave/group.h"
 #include "cleave/names.h"
 #include "jit/source.h"
-#include "launch/conv_grid.h"
-#include "launch/conv_maps.h"
-#include "launch/conv_params.h"
 #include "launch/gemm_grid.h"
 #include "launch/product_params.h"
 #include "plan/catalogue/candidates.h"
 #include "plan/cost/cost.h"
-#include "plan/direct/choice.h"
+#include "plan/plans/kernel_params.h"
 #include "plan/plans/quantize_apart.h"
 #include "plan/plans/reductions.h"
 #include "problem/arguments.h"
@@ -34,47 +30,10 @@
 #include "runtime/lazy_kernel.h"
 #include "runtime/loaded_kernels.h"
 #include "runtime/module.h"
-#include "runtime/tensor_map.h"
 #include "runtime/workspace_pool.h"
 
 namespace cleave {
 namespace {
-
-constexpr size_t kMostParamBytes = 32764;  // of a launch
-
-/// The bytes of a kernel's GemmParams, or of the ConvParams that begin with it, as far as they do not depend on
-/// pointers, but for the maps at their end that no class uses.
-std::vector<std::byte> make_params(const Choice& choice, const Reductions* reductions) {
-  const GemmProblem& p = choice.problem;
-  const GemmConfig& c = choice.config;
-  GemmParams gemm{};
-  set_problem(c, p, gemm);
-  if (reductions != nullptr) reductions->joins().place(gemm);
-  gemm.schedule = make_schedule(choice.schedule);
-  const auto encode = [](TensorMap& map, const void*, const auto& shape) { map = make_tensor_map(kNowhere, shape()); };
-  if (has_tma(c.family)) visit_matrix_maps(c, p, gemm, encode);
-  const auto bytes_of = [](const auto& params, size_t size) {
-    const auto* const bytes = reinterpret_cast<const std::byte*>(&params);
-    return std::vector(bytes, bytes + size);
-  };
-  if (c.across.ranks > 1) {
-    const RanksParams ranks{gemm, {}};
-    return bytes_of(ranks, sizeof ranks);
-  }
-  if (c.conv.kind == Conv::none) return bytes_of(gemm, sizeof gemm);
-  if (c.family == KernelFamily::direct) {
-    const DirectParams direct{gemm, direct_shape(choice)};
-    return bytes_of(direct, sizeof direct);
-  }
-  return visit_params(c, nullptr, [&](auto* type) {
-    // A vector's memory is not aligned to TensorMap's 128 bytes; what the driver encodes has to be.
-    const auto params = std::make_unique<std::remove_pointer_t<decltype(type)>>();
-    static_cast<GemmParams&>(*params) = gemm;
-    set_geometry(c, p.conv, deal_classes(c, p.conv, choice.part), *params);
-    visit_class_maps(c, p, *params, encode);
-    return bytes_of(*params, used_params_bytes(c, params->class_count));
-  });
-}
 
 class GpuPlan final : public ChosenPlan {
  public:
@@ -113,11 +72,11 @@ class GpuPlan final : public ChosenPlan {
     const Workspace space = find_workspace(workspace, workspace_bytes, cuda_stream);
     if (quantization_ != nullptr) arguments.d = unquantized_d(space);
     set_arguments(choice_.config, arguments, params);
-    if (choice_.config.across.ranks > 1) static_cast<RanksParams&>(params).meeting = given.group->meeting(given.call);
+    if (choice_.config.across.ranks > 1) static_cast<AcrossParams&>(params).meeting = given.group->meeting(given.call);
     params.counters = static_cast<uint32_t*>(space.counters);
     params.partials = static_cast<float*>(space.partials);
     if (choice_.map_bytes > 0) params.group_maps = first_map(space);
-    place_maps(buffer, params);
+    place_maps(choice_, buffer, params);
     if (reductions_ != nullptr) reductions_->joins().point(first_partial_result(space), params);
     ready.kernel->launch(launch_, cuda_stream, buffer);
     if (reductions_ != nullptr) reductions_->launch(first_partial_result(space), given, cuda_stream);
@@ -171,7 +130,7 @@ class GpuPlan final : public ChosenPlan {
   }
 
   size_t host_bytes() const override {
-    const size_t params = choice_.blocks == 0 ? 0 : params_size() + kBlockBytes;
+    const size_t params = choice_.blocks == 0 ? 0 : most_params_bytes(choice_) + kBlockBytes;
     const size_t reductions = reductions_ == nullptr ? 0 : sizeof(Reductions) + kBlockBytes;
     const size_t problem = read_otherwise_ == nullptr ? 0 : sizeof(GemmProblem) + kBlockBytes;
     return shared_bytes(*this) + heap_bytes(why_) + params + reductions + problem;
@@ -183,17 +142,8 @@ class GpuPlan final : public ChosenPlan {
   /// What needs the GPU, made at the first use.
   struct Ready {
     const Kernel* kernel = nullptr;
-    std::vector<std::byte> params;  // GemmParams, or the ConvParams that begin with it
+    std::vector<std::byte> params;
   };
-
-  /// Bytes of Ready::params, at most.
-  size_t params_size() const {
-    const GemmConfig& c = choice_.config;
-    if (c.conv.kind == Conv::none) return c.across.ranks > 1 ? sizeof(RanksParams) : sizeof(GemmParams);
-    if (c.family == KernelFamily::direct) return sizeof(DirectParams);
-    const size_t most = count_classes(choice_.problem.conv, c.conv.fuses_classes);
-    return used_params_bytes(c, uint32_t(std::min<size_t>(most, c.conv.class_capacity)));
-  }
 
   KernelRequest request() const {
     const GemmConfig& c = choice_.config;
@@ -226,23 +176,13 @@ class GpuPlan final : public ChosenPlan {
     return {given, static_cast<char*>(given) + choice_.counter_bytes};
   }
 
-  /// Points the tensor maps in `buffer`, which begins with `params`, at the arguments.
-  void place_maps(void* buffer, GemmParams& params) const {
-    const GemmConfig& c = choice_.config;
-    const GemmProblem& p = choice_.problem;
-    if (!has_tma(c.family)) return;
-    const auto place = [](TensorMap& map, const void* data, const auto&) { replace_address(map, data); };
-    visit_matrix_maps(c, p, params, place);
-    if (c.conv.kind != Conv::none) visit_params(c, buffer, [&](auto* conv) { visit_class_maps(c, p, *conv, place); });
-  }
-
   const Ready& make_ready(CUstream stream) const {
     if (const Ready* ready = ready_.load(std::memory_order_acquire)) return *ready;
     const std::lock_guard lock(mutex_);
     if (const Ready* ready = ready_.load(std::memory_order_acquire)) return *ready;
     storage_.kernel = &find_kernel(stream);
     check_resident(*storage_.kernel);
-    storage_.params = make_params(choice_, reductions_.get());
+    storage_.params = make_params(choice_, reductions_ == nullptr ? nullptr : &reductions_->joins());
     ready_.store(&storage_, std::memory_order_release);
     return storage_;
   }

@@ -8,6 +8,7 @@
 #include "base/refuse.h"
 #include "cleave/device.h"
 #include "launch/conv_grid.h"
+#include "plan/plans/delegating_plan.h"
 #include "problem/arguments.h"
 #include "problem/conv.h"
 #include "process/host_bytes.h"
@@ -16,9 +17,10 @@ namespace cleave {
 namespace {
 
 /// The parts follow each other on the stream, so one workspace serves them all.
-class PartsPlan final : public ChosenPlan {
+class PartsPlan final : public DelegatingPlan {
  public:
-  explicit PartsPlan(std::vector<std::shared_ptr<const ChosenPlan>> parts) : parts_(std::move(parts)) {}
+  explicit PartsPlan(std::vector<std::shared_ptr<const ChosenPlan>> parts)
+      : DelegatingPlan(parts.front()), parts_(std::move(parts)) {}
 
   void run(const GemmArguments& arguments, void* workspace, size_t workspace_bytes, void* stream) const override {
     for (const auto& part : parts_) part->run(arguments, workspace, workspace_bytes, stream);
@@ -37,12 +39,6 @@ class PartsPlan final : public ChosenPlan {
     for (const auto& part : parts_) bytes += part->host_bytes();
     return bytes;
   }
-
-  size_t counter_size() const override { return first().counter_size(); }
-  const GemmProblem& problem() const override { return first().problem(); }
-  SplitKMode split_k_mode() const override { return first().split_k_mode(); }
-  int32_t split_k_slices() const override { return first().split_k_slices(); }
-  std::string kernel_name() const override { return first().kernel_name(); }
   std::vector<std::string> kernel_sources() const override {
     std::vector<std::string> sources;
     for (const auto& part : parts_) {
@@ -52,23 +48,17 @@ class PartsPlan final : public ChosenPlan {
     }
     return sources;
   }
-  std::string why() const override { return first().why(); }
-  std::vector<Candidate> candidates() const override { return first().candidates(); }
-  double roofline_us() const override { return first().roofline_us(); }
-  const Choice& choice() const override { return first().choice(); }
 
  private:
-  const ChosenPlan& first() const { return *parts_.front(); }
-
   std::vector<std::shared_ptr<const ChosenPlan>> parts_;
 };
 
 /// A launch for each group of a convolution, all of one kernel. They, too, share a workspace.
-class GroupsPlan final : public ChosenPlan {
+class GroupsPlan final : public DelegatingPlan {
  public:
   /// `all`: as of one launch, which it is not, and never runs.
   GroupsPlan(std::shared_ptr<const ChosenPlan> all, std::shared_ptr<const ChosenPlan> one)
-      : all_(std::move(all)), one_(std::move(one)) {}
+      : DelegatingPlan(std::move(all)), one_(std::move(one)) {}
 
   void run(const GemmArguments& arguments, void* workspace, size_t workspace_bytes, void* stream) const override {
     check_arguments(problem(), arguments);
@@ -76,25 +66,13 @@ class GroupsPlan final : public ChosenPlan {
       one_->run(group_of(problem(), arguments, group), workspace, workspace_bytes, stream);
   }
   void prepare(void* stream) const override { one_->prepare(stream); }
-
-  size_t workspace_size() const override { return one_->workspace_size(); }
-  size_t counter_size() const override { return one_->counter_size(); }
-  size_t host_bytes() const override { return shared_bytes(*this) + all_->host_bytes() + one_->host_bytes(); }
-  const GemmProblem& problem() const override { return all_->problem(); }
-  SplitKMode split_k_mode() const override { return one_->split_k_mode(); }
-  int32_t split_k_slices() const override { return one_->split_k_slices(); }
-  std::string kernel_name() const override { return one_->kernel_name(); }
-  std::vector<std::string> kernel_sources() const override { return one_->kernel_sources(); }
-  std::string why() const override { return all_->why(); }
-  std::vector<Candidate> candidates() const override { return all_->candidates(); }
-  double roofline_us() const override { return all_->roofline_us(); }
-  const Choice& choice() const override { return one_->choice(); }
+  size_t host_bytes() const override { return shared_bytes(*this) + shown().host_bytes() + one_->host_bytes(); }
 
  private:
-  std::shared_ptr<const ChosenPlan> all_, one_;
+  std::shared_ptr<const ChosenPlan> one_;
 };
 
-std::shared_ptr<const GemmPlan> make_groups_plan(const GemmProblem& problem, const Choice& choice, std::string why) {
+std::shared_ptr<const ChosenPlan> make_groups_plan(const GemmProblem& problem, const Choice& choice, std::string why) {
   why += fmt::format("; {} launches, one of each group", choice.parts);
   return std::make_shared<GroupsPlan>(make_gpu_plan(problem, choice, std::move(why)),
                                       make_gpu_plan(one_group(problem), choice, ""));
@@ -102,7 +80,7 @@ std::shared_ptr<const GemmPlan> make_groups_plan(const GemmProblem& problem, con
 
 }  // namespace
 
-std::shared_ptr<const GemmPlan> make_parts_plan(const GemmProblem& problem, const Choice& choice, std::string why) {
+std::shared_ptr<const ChosenPlan> make_parts_plan(const GemmProblem& problem, const Choice& choice, std::string why) {
   if (choice.parts == 1) return make_gpu_plan(problem, choice, std::move(why));
   if (choice.spec.by_group) return make_groups_plan(problem, choice, std::move(why));
   std::vector<Choice> choices{choice};

@@ -10,6 +10,6 @@
 namespace cleave {
 
 /// All launches of `choice`, which is that of the first part of the classes, or of a group.
-std::shared_ptr<const GemmPlan> make_parts_plan(const GemmProblem& problem, const Choice& choice, std::string why);
+std::shared_ptr<const ChosenPlan> make_parts_plan(const GemmProblem& problem, const Choice& choice, std::string why);
 
 }  // namespace cleave

@@ -10,6 +10,7 @@
 #include "cleave/epilogue.h"
 #include "launch/conv_grid.h"
 #include "launch/reductions.h"
+#include "plan/plans/delegating_plan.h"
 #include "plan/plans/reductions.h"
 #include "problem/arguments.h"
 #include "problem/problem.h"
@@ -74,10 +75,10 @@ PartialResults elements_of(const GemmProblem& p, uint32_t output) {
   return x;
 }
 
-class StagedPlan final : public ChosenPlan {
+class StagedPlan final : public DelegatingPlan {
  public:
-  StagedPlan(const GemmProblem& problem, std::shared_ptr<const GemmPlan> product)
-      : problem_(problem), product_(std::move(product)) {
+  StagedPlan(const GemmProblem& problem, std::shared_ptr<const ChosenPlan> product)
+      : DelegatingPlan(std::move(product)), problem_(problem) {
     const bool cut = cuts_d(problem.groups.dimension);
     config_.group_capacity = cut ? std::bit_ceil(std::max(uint32_t(problem.batch), 16u)) : 0;
     params_.groups = group_params(problem);
@@ -102,7 +103,7 @@ class StagedPlan final : public ChosenPlan {
       check_workspace_apart(problem_, given, workspace, workspace_size());
     }
     char* const first =
-        own ? static_cast<char*>(workspace) + round_up<size_t>(product_->workspace_size(), kAlignment)
+        own ? static_cast<char*>(workspace) + round_up<size_t>(product().workspace_size(), kAlignment)
             : static_cast<char*>(pooled_workspace(problem_.device, cuda_stream, space_needed()).partials) + partials();
     GemmArguments arguments = given;
     ReduceParams params = params_;
@@ -114,49 +115,45 @@ class StagedPlan final : public ChosenPlan {
     }
     params.groups.offsets = given.group_offsets;
     params.groups.sizes = given.group_sizes;
-    product_->run(arguments, own ? workspace : nullptr, own ? product_->workspace_size() : 0, stream);
+    product().run(arguments, own ? workspace : nullptr, own ? product().workspace_size() : 0, stream);
     kernel.launch(shape_, cuda_stream, &params);
   }
 
   void prepare(void* stream) const override {
     const ContextGuard context(problem_.device);
-    product_->prepare(stream);
+    product().prepare(stream);
     find_kernel(static_cast<CUstream>(stream));
     pooled_workspace(problem_.device, static_cast<CUstream>(stream), space_needed());
   }
 
   size_t workspace_size() const override {
-    return round_up<size_t>(product_->workspace_size(), kAlignment) + staged_bytes(problem_);
+    return round_up<size_t>(product().workspace_size(), kAlignment) + staged_bytes(problem_);
   }
-  size_t counter_size() const override { return product_->counter_size(); }
-  size_t host_bytes() const override { return shared_bytes(*this) + product_->host_bytes(); }
+  size_t host_bytes() const override { return shared_bytes(*this) + product().host_bytes(); }
   const GemmProblem& problem() const override { return problem_; }
-  SplitKMode split_k_mode() const override { return product_->split_k_mode(); }
-  int32_t split_k_slices() const override { return product_->split_k_slices(); }
-  std::string kernel_name() const override { return product_->kernel_name(); }
   std::vector<std::string> kernel_sources() const override {
-    std::vector<std::string> sources = product_->kernel_sources();
+    std::vector<std::string> sources = product().kernel_sources();
     sources.push_back(reduce_source(config_));
     return sources;
   }
   std::string why() const override {
-    return product_->why() + "; a kernel behind it reduces what it leaves in the workspace";
+    return product().why() + "; a kernel behind it reduces what it leaves in the workspace";
   }
   std::vector<Candidate> candidates() const override {
-    std::vector<Candidate> list = product_->candidates();
+    std::vector<Candidate> list = product().candidates();
     for (Candidate& each : list)
       each.workspace_size = round_up<size_t>(each.workspace_size, kAlignment) + staged_bytes(problem_);
     return list;
   }
-  double roofline_us() const override { return product_->roofline_us(); }
-  const Choice& choice() const override { return *choice_of(*product_); }
 
  private:
+  const ChosenPlan& product() const { return shown(); }
+
   /// The product's, whose part of the pool's memory comes first.
   size_t partials() const {
-    return round_up<size_t>(product_->workspace_size() - product_->counter_size(), kAlignment);
+    return round_up<size_t>(product().workspace_size() - product().counter_size(), kAlignment);
   }
-  WorkspaceSize space_needed() const { return {product_->counter_size(), partials() + staged_bytes(problem_)}; }
+  WorkspaceSize space_needed() const { return {product().counter_size(), partials() + staged_bytes(problem_)}; }
 
   const Kernel& find_kernel(CUstream stream) const {
     return kernel_.get(stream, [this] {
@@ -165,7 +162,6 @@ class StagedPlan final : public ChosenPlan {
   }
 
   const GemmProblem problem_;
-  const std::shared_ptr<const GemmPlan> product_;
   ReduceConfig config_;
   ReduceParams params_;
   LaunchShape shape_;
@@ -192,7 +188,8 @@ GemmProblem staged(const GemmProblem& problem) {
   return p;
 }
 
-std::shared_ptr<const GemmPlan> make_staged_plan(const GemmProblem& problem, std::shared_ptr<const GemmPlan> product) {
+std::shared_ptr<const ChosenPlan> make_staged_plan(const GemmProblem& problem,
+                                                   std::shared_ptr<const ChosenPlan> product) {
   if (double(problem.m) * double(problem.n) >= double(std::numeric_limits<uint32_t>::max())) {
     refuse(ErrorCode::unsupported,
            "the epilogue function reduces D in a step of its own, but D has {} x {} elements, 2^32 or more; reduce it "

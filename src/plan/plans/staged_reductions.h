@@ -15,6 +15,7 @@ bool stages_reductions(const GemmProblem& problem);
 GemmProblem staged(const GemmProblem& problem);
 
 /// `product`: the plan of staged(problem).
-std::shared_ptr<const GemmPlan> make_staged_plan(const GemmProblem& problem, std::shared_ptr<const GemmPlan> product);
+std::shared_ptr<const ChosenPlan> make_staged_plan(const GemmProblem& problem,
+                                                   std::shared_ptr<const ChosenPlan> product);
 
 }  // namespace cleave

@@ -10,6 +10,7 @@
 #include "cleave/device.h"
 #include "launch/two_heights.h"
 #include "plan/cost/cost.h"
+#include "plan/plans/delegating_plan.h"
 #include "problem/arguments.h"
 #include "problem/problem.h"
 #include "process/host_bytes.h"
@@ -32,10 +33,11 @@ std::optional<Choice> fastest(const GemmProblem& problem, const DeviceInfo& devi
   return std::nullopt;
 }
 
-class TwoHeightsPlan final : public ChosenPlan {
+class TwoHeightsPlan final : public DelegatingPlan {
  public:
+  /// `best`: in one launch, which never runs.
   TwoHeightsPlan(const TwoHeights& heights, std::shared_ptr<const ChosenPlan> best)
-      : best_(std::move(best)),
+      : DelegatingPlan(std::move(best)),
         tall_(make_gpu_plan(part_of(heights.whole, heights.tall.problem.m), heights.tall, "")),
         rest_(make_gpu_plan(part_of(heights.whole, heights.rest.problem.m), heights.rest, "")) {}
 
@@ -54,9 +56,8 @@ class TwoHeightsPlan final : public ChosenPlan {
   size_t workspace_size() const override { return 0; }
   size_t counter_size() const override { return 0; }
   size_t host_bytes() const override {
-    return shared_bytes(*this) + best_->host_bytes() + tall_->host_bytes() + rest_->host_bytes();
+    return shared_bytes(*this) + shown().host_bytes() + tall_->host_bytes() + rest_->host_bytes();
   }
-  const GemmProblem& problem() const override { return best_->problem(); }
   SplitKMode split_k_mode() const override { return SplitKMode::none; }
   int32_t split_k_slices() const override { return 1; }
   std::string kernel_name() const override { return fmt::format("{}, {}", tall_->kernel_name(), rest_->kernel_name()); }
@@ -67,14 +68,9 @@ class TwoHeightsPlan final : public ChosenPlan {
     }
     return sources;
   }
-  std::string why() const override { return best_->why(); }
-  std::vector<Candidate> candidates() const override { return best_->candidates(); }
-  double roofline_us() const override { return best_->roofline_us(); }
-  const Choice& choice() const override { return best_->choice(); }
   Heights heights() const { return {&tall_->choice(), &rest_->choice()}; }
 
  private:
-  std::shared_ptr<const ChosenPlan> best_;  // in one launch, which never runs
   std::shared_ptr<const ChosenPlan> tall_, rest_;
   mutable std::atomic<bool> is_ready_{false};
 };
@@ -106,7 +102,8 @@ Heights heights_of(const GemmPlan& plan) {
   return parted == nullptr ? Heights() : parted->heights();
 }
 
-std::shared_ptr<const GemmPlan> make_two_heights_plan(const TwoHeights& heights, const Choice& best, std::string why) {
+std::shared_ptr<const ChosenPlan> make_two_heights_plan(const TwoHeights& heights, const Choice& best,
+                                                        std::string why) {
   why += fmt::format("; in two launches {:.1f} us, {} for {} rows of the weight and {} for the others",
                      heights.predicted_us(), to_string(heights.tall.spec), heights.tall.problem.m,
                      to_string(heights.rest.spec));

@@ -29,6 +29,6 @@ struct Heights {
 Heights heights_of(const GemmPlan& plan);
 
 /// Shows `best` wherever one choice is asked for.
-std::shared_ptr<const GemmPlan> make_two_heights_plan(const TwoHeights& heights, const Choice& best, std::string why);
+std::shared_ptr<const ChosenPlan> make_two_heights_plan(const TwoHeights& heights, const Choice& best, std::string why);
 
 }  // namespace cleave

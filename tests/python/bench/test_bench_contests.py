@@ -187,9 +187,6 @@ def test_every_way_to_divide_is_measured(short, monkeypatch):
     assert "cleave_plain / ours" in columns and "cleave_plain us" not in columns
 
 
-FACTS = ("roofline_us", "kernel_name", "split_k_mode", "split_k_slices", "workspace_size")
-
-
 # Quantisation
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 torch = pytest.importorskip("torch", minversion="2.10")
 pytest.importorskip("cleave.torch")
 
-from bench_stand_ins import TorchStandIn  # noqa: E402
+from bench_stand_ins import InlineCompilers, TorchStandIn  # noqa: E402
 from torch import nn  # noqa: E402
 
 from bench import networks, report  # noqa: E402
@@ -82,23 +81,10 @@ def test_each_replaced_layer_is_compiled_once() -> None:
 
 def test_layers_are_compiled_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     """In all three directions."""
-    submitted = []
-
-    class Pool:
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *_):
-            pass
-
-        def submit(self, call, *arguments):
-            submitted.append(arguments)
-            call(*arguments, "cpu")
-            return SimpleNamespace(result=lambda: None)
-
-    monkeypatch.setattr(networks.pairs, "compilers", Pool)
+    compilers = InlineCompilers()
+    monkeypatch.setattr(networks.pairs, "compilers", lambda: compilers)
     networks.compile_convolutions(["tiny", "pixels"])
-    assert len(submitted) == 4
+    assert len(compilers.submitted) == 4
 
 
 def test_bars_and_summary() -> None:

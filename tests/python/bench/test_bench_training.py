@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("cleave.torch")
 
-from bench_stand_ins import TorchStandIn  # noqa: E402
+from bench_stand_ins import InlineCompilers, TorchStandIn  # noqa: E402
 
 from bench import report, training  # noqa: E402
 from bench.chain import Sizes  # noqa: E402
@@ -91,23 +90,10 @@ def test_the_best_recipe_meets_the_bar() -> None:
 
 
 def test_every_product_is_compiled_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-
-    class Pool:
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *_):
-            pass
-
-        def submit(self, call, *arguments):
-            asked.append(arguments)
-            call(*arguments, "cpu")
-            return SimpleNamespace(result=lambda: None)
-
-    monkeypatch.setattr(training.pairs, "compilers", Pool)
+    compilers = InlineCompilers()
+    monkeypatch.setattr(training.pairs, "compilers", lambda: compilers)
     training.compile_products([2048], 16, ["rowwise"])
-    assert asked == [(2048, name, 16, "rowwise") for name in ("qkv", "o", "gate_up", "down")]
+    assert compilers.submitted == [(2048, name, 16, "rowwise") for name in ("qkv", "o", "gate_up", "down")]
 
 
 def test_goes_through_all_rows_once(
