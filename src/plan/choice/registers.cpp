@@ -242,18 +242,10 @@ bool registers_suffice(const GemmConfig& c) {
 }
 
 bool portable_registers_suffice(const GemmConfig& c) {
-  const SplitKMode split = c.schedule.split;
-  if (c.tile.n == 256) {  // 128 sums, of gated columns of D that share a scale
-    const bool fast = is_fp8(c.operands.a) && !c.scales.promote;
-    if (split == SplitKMode::none) return !fast;
-    const bool blocks_of_groups = c.epilogue.scaling == Scaling::block && c.schedule.grouping != Grouping::none;
-    return split == SplitKMode::serial && !blocks_of_groups;
-  }
-  // Bytes that are contiguous across K are sorted in registers: beside 64 sums, slices that meet and anything else.
-  const bool sorts = size_of(c.operands.a) == 1 && (c.operands.a_major == Major::mn || c.operands.b_major == Major::mn);
-  const bool meet = split == SplitKMode::serial || split == SplitKMode::parallel;
-  const bool more = c.schedule.grouping == Grouping::k || c.epilogue.has_c || crowds(c) || c.epilogue.d == DType::i32;
-  return accumulators_per_thread(c) < 64 || !sorts || !meet || !more;
+  const bool fast = is_fp8(c.operands.a) && !c.scales.promote;
+  if (c.schedule.split == SplitKMode::none) return !fast;
+  const bool blocks_of_groups = c.epilogue.scaling == Scaling::block && c.schedule.grouping != Grouping::none;
+  return c.schedule.split == SplitKMode::serial && !blocks_of_groups;
 }
 
 bool registers_suffice_in_turn(const GemmConfig& c) {
