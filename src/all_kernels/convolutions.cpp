@@ -15,6 +15,9 @@ void classes(Collector& all) {
     all.visit(convolution(kind, DType::bf16, DType::f32, 1), SplitKMode::parallel);
     all.visit(convolution(kind, DType::f32, DType::f32, 2));
     all.visit(convolution(kind, DType::bf16, DType::bf16, 2, true));
+    GemmProblem sum = convolution(kind, DType::f16, DType::f16, 2);
+    sum.has_c = true;
+    all.visit(sum, SplitKMode::none, true);
   }
   for (const SplitKMode split : {SplitKMode::serial, SplitKMode::parallel, SplitKMode::stream_k})
     all.visit(convolution(Conv::dgrad, DType::bf16, DType::bf16, 2), split);

@@ -38,6 +38,7 @@ void split_modes(Collector& all) {
   for (const SplitKMode split : values_of<SplitKMode>) {
     if (split == SplitKMode::none || split == SplitKMode::automatic) continue;
     for (const DType in : {DType::f16, DType::f32, DType::i8}) all.visit(product(in, in, DType::f32), split);
+    all.visit(product(DType::bf16, DType::bf16, DType::bf16, Major::mn, Major::mn), split, true);
   }
 }
 

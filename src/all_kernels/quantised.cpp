@@ -14,6 +14,7 @@ void found_scales(Collector& all) {
   const auto quantised = [](GemmProblem p, Activation activation) {
     p.epilogue = epilogue_of(activation);
     p.bias = Bias::row;
+    p.has_amax = activation == Activation::swiglu;
     p.scale_out = kLines;
     p.b.stride_batch = 0;
     return p;
@@ -37,10 +38,14 @@ void found_scales(Collector& all) {
         all.visit(grouped(layer, Grouping::m), split, shares(split));
     }
   }
-  GemmProblem rounded = quantised(operands[0], Activation::none);
-  rounded.ue8m0_scale_out = rounded.has_amax = rounded.has_c = true;
-  rounded.c.dtype = DType::bf16;
-  all.visit(rounded);
+  for (const GemmProblem& p : operands) {
+    GemmProblem rounded = quantised(p, Activation::none);
+    rounded.bias = Bias::none;
+    rounded.ue8m0_scale_out = rounded.has_amax = rounded.has_c = true;
+    rounded.c.dtype = DType::bf16;
+    for (const SplitKMode split : {SplitKMode::none, SplitKMode::parallel, SplitKMode::stream_k})
+      all.visit(rounded, split);
+  }
   for (const ScaleLayout& columns : {kLines, kSquares}) {
     const GemmProblem wide = with_swiglu(scaled(DType::e4m3, DType::e4m3, DType::bf16, kLines, columns));
     for (const SplitKMode split : {SplitKMode::none, SplitKMode::parallel, SplitKMode::stream_k}) {

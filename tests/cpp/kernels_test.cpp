@@ -113,9 +113,21 @@ TEST(Kernels, SampleForHopperCompilesWithoutSpills) {
 TEST(Kernels, CBesideTwoWavesCompilesWithoutSpills) {
   std::vector<GemmConfig> configs = all_configs(hopper());
   std::erase_if(configs, [](const GemmConfig& c) {
-    const bool product = c.schedule.grouping == Grouping::none && c.conv.kind == Conv::none && !has_weights(c);
-    const bool plain = product && !c.epilogue.function.given && sharers(c) == 1 && c.epilogue.bias == Bias::none;
+    const bool whole = c.schedule.grouping == Grouping::none && !has_weights(c);
+    const bool plain = whole && !c.epilogue.function.given && sharers(c) == 1 && c.epilogue.bias == Bias::none;
     return !plain || !c.epilogue.has_c || !has_two_waves(c) || accumulators(c) < 128;
+  });
+  compile_all(configs, "sm_90a");
+}
+
+/// The producer keeps the place of each strip, beside whom it shares loads with and where tiles are cut.
+TEST(Kernels, SharedStripsOfCutTilesCompileWithoutSpills) {
+  std::vector<GemmConfig> configs = all_configs(hopper());
+  std::erase_if(configs, [](const GemmConfig& c) {
+    const bool strips = c.operands.a_major == Major::mn && c.operands.b_major == Major::mn;
+    const bool product = c.schedule.grouping == Grouping::none && c.conv.kind == Conv::none && !c.epilogue.has_c;
+    const bool plain = product && c.epilogue.order == Order::row && sharers(c) > 1;
+    return !strips || !plain || c.schedule.split != SplitKMode::stream_k || accumulators(c) < 80;
   });
   compile_all(configs, "sm_90a");
 }

@@ -100,7 +100,9 @@ class EpilogueOp {
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < Fragment<C>::kElements; ++i) {
       const uint32_t row = tile_.row(block) + i / 2 * 8, col = tile_.col(block) + i % 2;
-      if (C.epilogue.has_amax && (row >= tile_.m_end(p_.size) || col >= tile_.n_end(p_.size))) continue;
+      const bool exists = !C.epilogue.has_amax || (row < tile_.m_end(p_.size) && col < tile_.n_end(p_.size));
+      // A whole group's values wait for its scale: with a branch around each the compiler keeps them in memory.
+      if (!exists && !C.epilogue.has_scale_out) continue;
       if constexpr (C.epilogue.d == DType::i32) {
         values[i] =
             epilogue_integer(C.epilogue, p_.epilogue, sums[i], rows[i / 2], columns[i % 2], tile_.empty, elements.c(i));
@@ -127,7 +129,7 @@ class EpilogueOp {
           for (uint32_t o = 0; o < 1 + kFunction.outputs; ++o) outputs[o][i] = made[o];
           value = made[0];
         }
-        if (C.epilogue.has_amax) amax_ = max_of(amax_, __float_as_uint(value) & 0x7fffffffu);
+        if (C.epilogue.has_amax && exists) amax_ = max_of(amax_, __float_as_uint(value) & 0x7fffffffu);
         values[i] = value * factor_;
       }
     }

@@ -56,14 +56,20 @@ CLEAVE_DEVICE void produce(const Params<C>& p, const CtaCoord<C>& cta, uint32_t 
   const uint32_t full = smem + kPlan.barriers, empty = full + C.tile.stages * 8;
   Loader<C> loader(p, {cta.share_rank, cta.rank - cta.share_rank});
   PipelineState<C.tile.stages> state;
+  const auto load_block = [&](const WorkTile& work, uint32_t i) {
+    ptx::mbarrier_wait(empty + state.stage * 8, state.parity ^ 1);
+    const uint32_t barrier = full + state.stage * 8;
+    ptx::mbarrier_arrive_expect(barrier, tma_bytes<C>());
+    loader.load(work, work.k_block(i), smem + kPlan.a + state.stage * kPlan.a_stage,
+                smem + kPlan.b + state.stage * kPlan.b_stage, barrier);
+    state.advance();
+  };
   const auto load = [&](const WorkTile& work, uint32_t first) {
-    for (uint32_t i = first; i < work.k_count; ++i) {
-      ptx::mbarrier_wait(empty + state.stage * 8, state.parity ^ 1);
-      const uint32_t barrier = full + state.stage * 8;
-      ptx::mbarrier_arrive_expect(barrier, tma_bytes<C>());
-      loader.load(work, work.k_block(i), smem + kPlan.a + state.stage * kPlan.a_stage,
-                  smem + kPlan.b + state.stage * kPlan.b_stage, barrier);
-      state.advance();
+    if constexpr (unrolls_loads<C>()) {
+      for (uint32_t i = first; i < work.k_count; ++i) load_block(work, i);
+    } else {
+      CLEAVE_NO_UNROLL
+      for (uint32_t i = first; i < work.k_count; ++i) load_block(work, i);
     }
   };
   auto scheduler = cta.scheduler(p.schedule);

@@ -6,10 +6,12 @@
 // tensors arrive as zeros.
 #pragma once
 
+#include "cleave/config/clusters.h"
 #include "cleave/config/gemm_params.h"
 #include "cleave/config/loads.h"
 #include "cleave/config/output.h"
 #include "cleave/config/smem_plan.h"
+#include "cleave/config/threads.h"
 #include "cleave/config/tma_box.h"
 #include "cleave/mainloop/group_maps.h"
 #include "cleave/ptx/tma.h"
@@ -84,6 +86,25 @@ CLEAVE_HD constexpr uint32_t tma_bytes() {
   const bool im2col = C.conv.kind != Conv::none && (!C.conv.gather || C.conv.fuses_classes);
   return (has_map_a(C) || (im2col && gathers_a(C)) ? kPlan.a_stage : 0) +
          (has_map_b(C) || (im2col && gathers_b(C)) ? kPlan.b_stage : 0);
+}
+
+/// The strips in a stage of an operand with `rows` rows there: none of what is contiguous along K.
+CLEAVE_HD constexpr uint32_t strips(Major major, uint32_t rows, DType type) {
+  return major == Major::k ? 0 : rows / box_width(major, rows, type);
+}
+
+/// Whether the loop over k blocks is left to the compiler, which unrolls it, and then keeps the place of every strip in
+/// a register. A warpgroup that has given up its registers has none for that beside two of these: many strips, shared
+/// loads, slices that meet. (Three warpgroups with 96 sums each spill without: so the compiler said.)
+template <GemmConfig C>
+CLEAVE_HD constexpr bool unrolls_loads() {
+  const uint32_t of_a = has_map_a(C) ? strips(C.operands.a_major, C.tile.m, C.operands.a) : 0;
+  const uint32_t of_b = has_map_b(C) ? strips(C.operands.b_major, stage_columns(C), C.operands.b) : 0;
+  const bool many = max_of(of_a, of_b) > (C.cluster.k > 1 ? 3 : 6);  // fewer where clusters add up slices
+  const bool shared = sharers(C) > 1, meet = C.schedule.split != SplitKMode::none;
+  const bool by_strips = C.conv.kind == Conv::none && of_a + of_b > 0;
+  const bool spare = C.warps.consumers == 1 || (C.warps.consumers == 3 && accumulators_per_thread(C) >= 96);
+  return !by_strips || spare || many + shared + meet < 2;
 }
 
 /// The operands of a work tile, but for what threads copy, k block by k block.

@@ -59,11 +59,13 @@ class Spills {
     // An error function, beside two waves of sums, or chunks of 192 columns beside another tile.
     const bool chunked = c_.warps.pingpong && c_.tile.n == 192;
     if ((two_waves_ || chunked) && does(c_.epilogue.function, {Elementwise::erf})) return true;
-    // Two waves of 128 sums, with a bias, a walk through groups of rows or through tiles that are cut, or, in pingpong
-    // where rows are stored, with scales of lines.
+    // Two waves of 128 sums, with a bias, a walk through groups of rows or through tiles that are cut, or filters that
+    // are shared; or, in pingpong, of a convolution or, where rows are stored, with scales of lines.
     const bool by_line = c_.epilogue.scaling == Scaling::vector, by_rows = c_.epilogue.order == Order::row;
-    const bool more = ragged_ || c_.epilogue.bias != Bias::none || split_ == SplitKMode::stream_k ||
-                      (c_.warps.pingpong && by_line && by_rows);
+    const bool is_conv = c_.conv.kind != Conv::none;
+    const bool alone = c_.warps.pingpong && (is_conv || (by_line && by_rows));
+    const bool more = ragged_ || c_.epilogue.bias != Bias::none || split_ == SplitKMode::stream_k || alone ||
+                      (is_conv && c_.cluster.multicast_m > 1);
     if (two_waves_ && kept_ >= 128 && more) return true;
     // Promoted sums of these columns, where C lies across them and slices are shared.
     const bool across = c_.epilogue.order == Order::column, shared = split_ == SplitKMode::parallel;
@@ -85,6 +87,8 @@ class Spills {
   bool slices_in_turn() const {
     if (!in_turn_) return false;
     if (!alone_with_half() && kept_ >= (c_.scales.promote ? 64u : c_.epilogue.has_c ? 96u : 256u)) return true;
+    // 96 of three warpgroups, beside shared loads.
+    if (c_.warps.consumers == 3 && kept_ >= 96 && sharers(c_) > 1) return true;
     // Integers that meet as floats, in chunks that no store is as wide as.
     return kept_ >= 112 && (two_waves_ || (integers_ && c_.tile.n % 64 != 0));
   }
@@ -92,6 +96,9 @@ class Spills {
   bool promoted_sums() const {
     if (!c_.scales.promote) return false;
     if (promotion_registers(c_, 1) > spare_registers(c_)) return true;
+    // Those of 128 columns with scales of their own, for shares of slices, where rows have some, or loads are shared.
+    const bool by_columns = by_block_ && singly() && c_.tile.m == 128 && c_.tile.n == 128;
+    if (by_columns && split_ == SplitKMode::parallel && (c_.scales.rows_a == 1 || sharers(c_) > 1)) return true;
     // Those of integers, in the unrolled loop of these tiles.
     const bool tall = c_.tile.m == 256 && (c_.tile.n == 80 || c_.tile.n == 96);
     const bool flat = c_.tile.m == 64 && (c_.tile.n == 144 || c_.tile.n == 160 || multiplies_halves(c_));
@@ -162,6 +169,15 @@ class Spills {
     // until their scale is known.
     const bool meets = gated(c_) ? split_ != SplitKMode::none : finds_scale && split_ == SplitKMode::parallel;
     if (by_block_ && singly() && meets && c_.tile.m == 128 && c_.tile.n == 128) return true;
+    // 128 sums of gates for shares of slices, where two warpgroups have them, or one looks for D's largest magnitude.
+    const bool joined = finds_scale && gated(c_) && split_ == SplitKMode::parallel && kept_ >= 128;
+    if (joined && (c_.warps.consumers > 1 || c_.epilogue.has_amax)) return true;
+    // Promoted sums of three warpgroups, or in two waves beside C, where that is looked for.
+    const bool largest = finds_scale && c_.epilogue.has_amax && c_.scales.promote;
+    if (largest && (c_.warps.consumers == 3 || (two_waves_ && c_.epilogue.has_c))) return true;
+    // 128 sums beside C in tiles that are cut, where it is.
+    const bool cut = split_ == SplitKMode::stream_k && kept_ >= 128 && c_.epilogue.has_c;
+    if (finds_scale && c_.epilogue.has_amax && cut) return true;
     // 112 sums, or promoted ones, for slices in turn beside columns that are gone through twice.
     if (!alone_with_half() && (kept_ >= 112 || c_.scales.promote) && in_turn_ && finds_scale) return true;
     // What two warpgroups know in a walk through groups of K, where slices meet in a cluster or loads are shared.
@@ -194,6 +210,8 @@ bool rows_are_found(const GemmConfig& c) {
   // So long an epilogue is no longer unrolled, and its sums would lie in memory.
   const uint32_t unrolled = crowds(c) ? 112 : c.epilogue.has_c ? 120 : 256;
   if (c.conv.fuses_classes && split != SplitKMode::parallel && kept >= unrolled) return false;
+  const bool by_class = c.schedule.grouping == Grouping::classes && split != SplitKMode::parallel;
+  if (by_class && c.epilogue.has_c && has_two_waves(c) && kept >= 128) return false;
   if (!crowds(c)) return true;
   const bool ragged = c.schedule.grouping == Grouping::m || c.schedule.grouping == Grouping::n;
   const bool odd_chunks = c.tile.n == 144;
