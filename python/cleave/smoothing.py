@@ -29,11 +29,14 @@ def smooth(amax: Any, weight: Any, alpha: float = 0.5) -> tuple[Any, Any]:
         The divisors, [K], and the folded weight, [N, K], both float32.
 
     Raises:
-        TypeError: amax is not float32. ValueError: the shapes do not match, alpha is not from 0 to 1, or amax has
-            a negative value or a NaN, which no magnitudes have.
+        TypeError: amax is not float32, or one is no array. ValueError: the shapes do not match, alpha is not from 0 to
+            1, or amax has a negative value or a NaN, which no magnitudes have.
     """
     if not 0 <= alpha <= 1:
         raise ValueError(f"alpha is {alpha}; it must be from 0 to 1")
+    for name, array in (("amax", amax), ("weight", weight)):
+        if not hasattr(array, "dtype") or not hasattr(array, "shape"):
+            raise TypeError(f"{name} is {type(array).__name__}; it must be an array of torch, NumPy, CuPy or JAX")
     if str(amax.dtype).removeprefix("torch.") != "float32":
         raise TypeError(f"amax is {amax.dtype}; it must be float32, convert it")
     if len(weight.shape) != 2 or tuple(amax.shape) != (weight.shape[1],):

@@ -2,6 +2,7 @@
 // running it. Tensor maps become the description that they were encoded from.
 #include "cleave/reduce/reduce_params.h"
 #include "fake_driver.h"
+#include "rules.h"
 
 #include <cuda.h>
 #include <dlfcn.h>
@@ -253,8 +254,12 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* count, CUfunction, int
 
 CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, void* address,
                                 const cuuint64_t* size, const cuuint64_t* stride, const cuuint32_t* box,
-                                const cuuint32_t*, CUtensorMapInterleave, CUtensorMapSwizzle swizzle,
+                                const cuuint32_t* step, CUtensorMapInterleave, CUtensorMapSwizzle swizzle,
                                 CUtensorMapL2promotion, CUtensorMapFloatOOBfill) {
+  if (!fake_driver::is_tensor(rank, address, size, stride, step) || !fake_driver::is_line(type, box[0], swizzle))
+    return CUDA_ERROR_INVALID_VALUE;
+  for (cuuint32_t i = 1; i < rank; ++i)
+    if (box[i] < 1 || box[i] > 256) return CUDA_ERROR_INVALID_VALUE;
   *map = {};
   cuuint64_t* const words = map->opaque;
   words[0] = reinterpret_cast<uintptr_t>(address);
@@ -270,6 +275,9 @@ CUresult cuTensorMapEncodeIm2col(CUtensorMap* map, CUtensorMapDataType type, cuu
                                  const cuuint64_t* size, const cuuint64_t* stride, const int* lower, const int* upper,
                                  cuuint32_t channels, cuuint32_t pixels, const cuuint32_t* step, CUtensorMapInterleave,
                                  CUtensorMapSwizzle swizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill) {
+  if (!fake_driver::is_tensor(rank, address, size, stride, step) || !fake_driver::is_line(type, channels, swizzle) ||
+      !fake_driver::are_corners(rank, lower, upper) || pixels < 1 || pixels > 1024)
+    return CUDA_ERROR_INVALID_VALUE;
   *map = {};
   cuuint64_t* const words = map->opaque;
   words[0] = reinterpret_cast<uintptr_t>(address);
@@ -288,11 +296,13 @@ CUresult cuTensorMapEncodeIm2col(CUtensorMap* map, CUtensorMapDataType type, cuu
   return CUDA_SUCCESS;
 }
 CUresult cuTensorMapReplaceAddress(CUtensorMap* map, void* address) {
+  if (reinterpret_cast<uintptr_t>(address) % 16 != 0) return CUDA_ERROR_INVALID_VALUE;
   map->opaque[0] = reinterpret_cast<uintptr_t>(address);
   return CUDA_SUCCESS;
 }
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig* launch, CUfunction function, void** arguments, void**) {
+  if (!fake_driver::is_launchable(*launch)) return CUDA_ERROR_INVALID_VALUE;
   const bool reduces = function == handle<CUfunction>(kReduceFunction);
   fake_driver::Launch& last = reduces ? last_reduce : ::last;
   last.blocks = launch->gridDimX * launch->gridDimY * launch->gridDimZ;

@@ -123,3 +123,13 @@ def test_out_may_be_a_view_of_x(residual: bool) -> None:
     out = both[:, 8 : 8 + b.shape[1]]
     cleave.torch.lora(both[:, : x.shape[1]], a, b, offs, 0.5, y, out=out)
     assert torch.equal(out, expected)
+
+
+def test_out_may_be_a_residual_that_is_a_view_of_x() -> None:
+    x, a, b, _ = adapters(2, 16, torch.bfloat16)
+    offs = ends((3, len(x) - 3))
+    kept = x.clone()
+    view = kept[:, 8 : 8 + OUTPUTS]
+    expected = cleave.torch.lora(x, a, b, offs, 0.5, view.clone())
+    cleave.torch.lora(kept, a, b, offs, 0.5, view, out=view)
+    assert torch.equal(view, expected)

@@ -119,7 +119,13 @@ def epilogue(function: Callable[..., Any]) -> Epilogue:
 def _read_signature(function: Callable[..., Any]) -> tuple[dict[str, InputShape], dict[str, Any]]:
     name = getattr(function, "__name__", repr(function))
     signature = inspect.signature(function)
-    annotations = inspect.get_annotations(function, eval_str=True)
+    try:
+        annotations = inspect.get_annotations(function, eval_str=True)
+    except Exception as error:  # whatever evaluating a string raises
+        raise TypeError(
+            f"an annotation of {name}() cannot be read: {type(error).__name__}: {error}. Inputs are annotated "
+            "cleave.scalar, cleave.row, cleave.column or cleave.matrix, by names that the function's module has"
+        ) from error
     parameters = list(signature.parameters.values())
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     if not parameters or parameters[0].kind not in (inspect.Parameter.POSITIONAL_ONLY, named[0]):

@@ -8,10 +8,14 @@ from typing import Any
 from .._arrays import numpy_dtype
 
 
-def namespace(array: Any, name: str) -> Any:
-    """The module numpy or torch, by which functions of both names are called."""
+def check_array(array: Any, name: str) -> None:
     if not hasattr(array, "dtype") or not hasattr(array, "shape"):
         raise TypeError(f"{name} is {type(array).__name__}; it must be a torch tensor or a NumPy array")
+
+
+def namespace(array: Any, name: str) -> Any:
+    """The module numpy or torch, by which functions of both names are called."""
+    check_array(array, name)
     for base in type(array).__mro__:  # torch.nn.Parameter, numpy.memmap
         package = base.__module__.partition(".")[0]
         if package in ("torch", "numpy"):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import _core
-from .arrays import device_of, dtype_of, on_host
+from .arrays import check_array, device_of, dtype_of, on_host
 from .formats import find_format
 
 # The layout of `packed`: kernels/cleave/memory/weight_layout.h.
@@ -85,6 +85,7 @@ class PackedWeights:
         if not allowed:
             whose = "a weight of experts" if name == "perm" else f'format "{self.format}"'
             raise ValueError(f"{name} is given, but {whose} has none; leave it out")
+        check_array(array, name)
         if dtype_of(array) not in dtypes:
             raise TypeError(f"{name} is {dtype_of(array)}; it must be {' or '.join(dtypes)}")
         if tuple(array.shape) != shape:

@@ -67,7 +67,7 @@ def lora(
     differentiable = torch.is_grad_enabled() and any(each.requires_grad for each in given)
     if differentiable and out is not None:
         raise ValueError("out is given where gradients are wanted; leave it out, or use torch.no_grad()")
-    if out is not None and out is not residual and _shares_memory(out, x, a, b):
+    if out is not None and _shares_memory(out, x, a, b):
         return out.copy_(lora(x, a, b, offs, scale, residual))  # which is read while out is written
     if not differentiable and _has_kernel(x, a, b, residual, out):
         if out is None:

@@ -186,8 +186,10 @@ def mixed_gemm(
     if epilogue is not None:
         function = dict(zip(ARGUMENTS, arguments(epilogue, options), strict=True))
     elif tracked:  # the same product by the operators that have gradients
-        activation = options.pop("activation", "none")
-        function = named("d = acc\n" if activation == "none" else activations[activation], ())
+        activation, texts = options.pop("activation", "none"), {"none": "d = acc\n"} | activations
+        if activation not in texts:
+            raise ValueError(f"activation is {activation!r}; it must be one of {', '.join(texts)}")
+        function = named(texts[activation], ())
     else:
         return operator(a, **given, **options)
     return results(operator.epilogue(a, **given, **function, **options))

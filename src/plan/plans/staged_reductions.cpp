@@ -190,11 +190,13 @@ GemmProblem staged(const GemmProblem& problem) {
 
 std::shared_ptr<const ChosenPlan> make_staged_plan(const GemmProblem& problem,
                                                    std::shared_ptr<const ChosenPlan> product) {
-  if (double(problem.m) * double(problem.n) >= double(std::numeric_limits<uint32_t>::max())) {
+  // A thread counts the elements that it would come to next, too.
+  constexpr uint32_t kMost = std::numeric_limits<uint32_t>::max() - kReduceThreads * kUnitsAtOnce;
+  if (double(problem.m) * double(problem.n) > double(kMost)) {
     refuse(ErrorCode::unsupported,
-           "the epilogue function reduces D in a step of its own, but D has {} x {} elements, 2^32 or more; reduce it "
+           "the epilogue function reduces D in a step of its own, but D has {} x {} elements, more than {}; reduce it "
            "in parts",
-           problem.m, problem.n);
+           problem.m, problem.n, kMost);
   }
   return std::make_shared<StagedPlan>(problem, std::move(product));
 }

@@ -298,6 +298,13 @@ def test_parameters_are_annotated() -> None:
         def plain(acc, x):
             return acc + x
 
+    local = cleave
+
+    def named(acc, x: local.row):  # a string, by a name that is the test's
+        return acc * x
+
+    with pytest.raises(TypeError, match=r"an annotation of named\(\) cannot be read: NameError: .*cleave.scalar"):
+        cleave.epilogue(named)
     with pytest.raises(TypeError, match="no sum"):
         cleave.epilogue(lambda: 1)
 

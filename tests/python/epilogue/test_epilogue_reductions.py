@@ -144,6 +144,8 @@ def test_rows_that_depend_on_themselves_alone(promise: dict[str, str]) -> None:
         assert np.array_equal(some[0], d[:rows]) and np.array_equal(some[1], norm[:rows])
     plan = cleave.plan_problem(256, 512, 1024, device="h100", epilogue=with_norm(bias="float32"), **promise)
     assert "reduce_partials" in plan.kernel_sources[-1] and plan.workspace_size >= 4 * 256 * 512
+    with pytest.raises(ValueError, match="D has 2 x 2147483647 elements, more than 4294963199; reduce it in parts"):
+        cleave.plan_problem(2, 2**31 - 1, 64, device="h100", epilogue=with_norm(bias="float32"), **promise)
     with pytest.raises(ValueError, match="reduces D in a step of its own here, which emitted projects do not"):
         cleave.emit.cpp(plan, "reducing", sourcedir="unused")
 

@@ -249,6 +249,12 @@ def test_what_is_no_packed_weight() -> None:
         cleave.mixed_gemm(a, np.ones((70, 256), np.float16))
 
 
+def test_what_is_no_function() -> None:
+    a, weights = np.ones((3, 256), np.float16), cleave.pack_weights(np.ones((70, 256), np.float16))
+    with pytest.raises(TypeError, match=r"epilogue must be a function made by @cleave.epilogue, .* got str"):
+        cleave.mixed_gemm(a, weights, epilogue="relu")
+
+
 @pytest.mark.parametrize("m", [1, 9])
 def test_mxfp4(m: int) -> None:
     rng = np.random.default_rng(m)

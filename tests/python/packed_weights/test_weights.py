@@ -364,6 +364,7 @@ def test_parts_that_do_not_fit_together_are_refused() -> None:
         ({"shape": (128, 256)}, ValueError, r"packed is \[1, 4, 2048\]; .* it must be \[2, 4, 2048\]"),
         ({"scales": scales_of(4, 64)}, ValueError, r"scales is \[4, 64\]"),
         ({"scales": None}, ValueError, "scales is None"),
+        ({"packed": [1]}, TypeError, "packed is list; it must be a torch tensor or a NumPy array"),
         ({"zeros": scales_of(2, 64)}, TypeError, "zeros is float16; it must be uint8"),
         ({"perm": np.arange(256)}, TypeError, "perm is int64; it must be int32"),
         (

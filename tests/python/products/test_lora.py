@@ -163,6 +163,18 @@ def test_out_may_be_a_view_of_what_is_read() -> None:
         assert out is view and torch.equal(out, expected), others
 
 
+@pytest.mark.parametrize("read", ["x", "b"])
+def test_out_may_be_a_residual_that_is_a_view_of_what_is_read(read: str) -> None:
+    of = Adapters((2, 3), 8, torch.bfloat16)
+    x, a, b, offs, scale, _ = of.arguments()
+    kept = (x if read == "x" else b).clone()
+    view = kept[:, 4 : 4 + OUTPUTS] if read == "x" else kept.flatten()[: len(x) * OUTPUTS].view(len(x), OUTPUTS)
+    given = (kept, b) if read == "x" else (x, kept)
+    expected = cleave.torch.lora(given[0], a, given[1], offs, scale, view.clone())
+    assert cleave.torch.lora(given[0], a, given[1], offs, scale, view, out=view) is view
+    assert torch.equal(view, expected)
+
+
 def test_what_does_not_fit_is_refused() -> None:
     of = Adapters((2, 3), 8, torch.bfloat16)
     x, a, b, offs, scale, y = of.arguments()

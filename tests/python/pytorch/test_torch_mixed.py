@@ -109,5 +109,7 @@ def test_what_is_refused() -> None:
         cleave.torch.mixed_gemm(a, weights, epilogue=gate)
     with pytest.raises(ValueError, match="activation is given beside an epilogue function"):
         cleave.torch.mixed_gemm(a, weights, epilogue=normed(**inputs), activation="relu")
+    with pytest.raises(ValueError, match="activation is 'gelo'; it must be one of none, relu"):
+        cleave.torch.mixed_gemm(a.clone().requires_grad_(), weights, activation="gelo")
     with pytest.raises(TypeError, match="weights is Tensor; it must be a PackedWeights"):
         cleave.torch.mixed_gemm(a, torch.ones(N, K))

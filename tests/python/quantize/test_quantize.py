@@ -437,6 +437,10 @@ def test_smooth_refuses() -> None:
         cleave.smooth(amax, w, 1.5)
     with pytest.raises(TypeError, match="amax is float64"):
         cleave.smooth(np.ones(3), w)
+    with pytest.raises(TypeError, match="amax is list; it must be an array of torch, NumPy, CuPy or JAX"):
+        cleave.smooth([1.0, 1.0, 1.0], w)
+    with pytest.raises(TypeError, match="weight is NoneType"):
+        cleave.smooth(amax, None)
     with pytest.raises(ValueError, match=r"amax is \(3,\) and weight is \(3, 2\)"):
         cleave.smooth(amax, w.T)
 
