@@ -22,7 +22,6 @@ import numpy as np
 from cleave import _core
 
 from . import forest
-from .forest import Growth
 from .measured_pairs import MEASURED, hash_of_weights, read_jobs
 
 FITTED = Path(__file__).parent.parent / "src/plan/cost/fitted"
@@ -44,7 +43,6 @@ STRAY = 3.0
 
 SHARPNESS = 5.0  # of a kernel's weight, by how much slower it is than the fastest
 SHARPNESS_OF_OTHERS = 1.2  # whose model is off by more
-GROWTH_OF_OTHERS = Growth(trees=300, leaves=48, least=12, rate=0.05)  # one forest for all directions and types
 RARE = 0.75  # power by which the shapes of a job that has few count more, for trees
 COMMON = 0.3  # weight of what all kernels of a shape are off by
 PRIOR = 0.02  # and of leaving where the fit began, by logarithms
@@ -168,8 +166,7 @@ def grow(pairs: Pairs, constants: np.ndarray, used: np.ndarray) -> list[forest.T
     if pairs.kind < CONSTANTS:
         weight = weight * rarity(pairs)
     scale = used.sum() / weight.sum()
-    growth = Growth() if pairs.kind < CONSTANTS else GROWTH_OF_OTHERS
-    return forest.grow(features[used], left[used], weight[used] * scale, growth)
+    return forest.grow(features[used], left[used], weight[used] * scale)
 
 
 def rarity(pairs: Pairs) -> np.ndarray:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-# Small trees that see a few shapes each, and not the same pairs: a forest that is free to wander is right about the
-# pairs alone.
+# Each tree sees some of the pairs alone: a forest that is free to wander is right about these, and wrong beside them.
 OPTIONS = {
     "objective": "regression",
+    "learning_rate": 0.1,
+    "num_leaves": 96,
+    "min_data_in_leaf": 12,
     "lambda_l2": 5.0,
     "bagging_fraction": 0.6,
     "bagging_freq": 1,
@@ -21,25 +22,17 @@ OPTIONS = {
     "seed": 1,
     "verbosity": -1,
 }
+TREES = 100
 Node = tuple[int | None, float]  # a test, feature <= value, before both of its branches; or a leaf, of no feature
 Tree = list[Node]
 
 
-@dataclass(frozen=True)
-class Growth:
-    trees: int = 400
-    leaves: int = 8
-    least: int = 25  # pairs of a leaf
-    rate: float = 0.06
-
-
-def grow(features: np.ndarray, target: np.ndarray, weight: np.ndarray, growth: Growth = Growth()) -> list[Tree]:
+def grow(features: np.ndarray, target: np.ndarray, weight: np.ndarray) -> list[Tree]:
     """Trees whose values add up to `target`, [n] of [n, features]."""
     import lightgbm
 
     data = lightgbm.Dataset(features.astype(np.float32), target, weight=weight)
-    own = {"learning_rate": growth.rate, "num_leaves": growth.leaves, "min_data_in_leaf": growth.least}
-    booster = lightgbm.train(OPTIONS | own, data, num_boost_round=growth.trees)
+    booster = lightgbm.train(OPTIONS, data, num_boost_round=TREES)
     return [list(_preorder(tree["tree_structure"])) for tree in booster.dump_model()["tree_info"]]
 
 

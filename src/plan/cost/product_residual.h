@@ -92,13 +92,15 @@ std::optional<ForestKind> forest_kind(const Choice& choice);
 ProductFeatures product_features(const Choice& choice, const DeviceInfo& device, const ProductTime& time);
 
 /// A node of a tree, whose nodes stand in preorder, tree after tree: a test, `feature <= value`, before what follows
-/// where it holds and what follows where it does not; or a leaf, which adds `value`.
-struct TreeNode {
+/// where it holds and what follows where it does not; or a leaf, which adds `value`. Packed: forests are most of what
+/// the planner's tables take.
+struct [[gnu::packed]] TreeNode {
   static constexpr uint8_t kLeaf = 255;
   uint8_t feature;
   uint8_t next = 0;  ///< how much further on is the node where the test does not hold; from a leaf, the next tree
   float value;
 };
+static_assert(sizeof(TreeNode) == 6);
 
 /// A forest, tree after tree.
 std::span<const TreeNode> trees_of(ForestKind kind);
