@@ -1,5 +1,5 @@
-// Who counts which chunk, where CTAs wait for all chunks' counts. Nobody promises that all CTAs of a launch run at once:
-// so a CTA that waits takes whatever chunk no CTA has taken, and then waits for chunks of running CTAs alone.
+// Who counts which chunk, where CTAs wait for all chunks' counts. Nobody promises that all CTAs of a launch run at
+// once: so a CTA that waits takes whatever chunk no CTA has taken, and then waits for chunks of running CTAs alone.
 //
 // Counters   claims: a bit for each chunk that a CTA has taken. arrived: how many are counted, and, from kDeparture on,
 //            how many CTAs use the counters no more; the last of these clears both, for the next launch

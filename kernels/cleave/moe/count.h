@@ -1,7 +1,8 @@
 // Counts every expert's slots, and where its rows end: a histogram and its prefix sums.
 //
 // Roles      a CTA counts a chunk of the slots; the last to arrive adds up the chunks
-// Timeline   count in shared memory; where there are several chunks, store the counts, and the last CTA collects them and resets the counter; prefix sums
+// Timeline   count in shared memory; where there are several chunks, store the counts, and the last
+//            CTA collects them and resets the counter; prefix sums
 #pragma once
 
 #include "cleave/core/sum_up_to_thread.h"

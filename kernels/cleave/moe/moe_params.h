@@ -13,7 +13,7 @@
 
 namespace cleave {
 
-/// Of chunks that several CTAs count; zero between launches.
+/// What CTAs that count together say of their chunks; zero between launches.
 struct ChunkCounters {
   uint64_t claims;   // rank: a bit for each chunk that is taken
   uint32_t arrived;  // chunks that are counted

@@ -1,5 +1,5 @@
-// Finds every slot's row, and where each expert's rows end: the slots of an expert keep their order, so the result is the
-// same in every run.
+// Finds every slot's row, and where each expert's rows end: the slots of an expert keep their order, so the result is
+// the same in every run.
 //
 // Roles      a CTA has a chunk of the slots, or all of them, and some of its warps a part of the chunk each
 // Timeline   each warp counts its part; where there are several chunks, their counts go to memory, and come back once
