@@ -85,7 +85,7 @@ CLEAVE_API std::vector<std::string> validate(const MoeProblem& problem);
 /// An immutable, thread-safe way to run one problem on one device.
 ///
 /// Results are the same in every run, and on every device but for weights_grad, whose sums differ
-/// in their last bits. `offsets` is one launch.
+/// in their last bits. `offsets` and `sort` are one launch.
 class CLEAVE_API MoePlan : public Plan {
  public:
   virtual void run(const MoeArguments& arguments, void* stream) const = 0;

@@ -2,7 +2,6 @@
 
 #include <bit>
 
-#include "cleave/config/arch_traits.h"
 #include "cleave/core/saturate.h"
 #include "jit/translation_unit.h"
 #include "moe/problem.h"
@@ -12,23 +11,15 @@ namespace {
 
 constexpr uint32_t kWarp = 32;
 
-/// Slots that one CTA counts faster than several can meet, and the fewest that are worth a CTA
-/// where there are more. More CTAs than kMostChunks would have the last one collect for longer
-/// than they save.
-constexpr uint32_t kOneChunk = 8192, kLeastChunk = 2048, kMostChunks = 64;
-
-/// CTAs of the cluster that counts and ranks in one launch, and the fewest and most slots that it has: an H200 takes 15
-/// us of 8192 in one CTA, 8.6 of 16384 in eight, and 1.7 more for each 1024 of a CTA. With more slots, more CTAs and a
-/// launch ahead that counts are worth it.
-constexpr uint32_t kClusterChunks = 8, kLeastOfCluster = 2048, kMostOfCluster = kClusterChunks * kLeastChunk;
+/// Slots that one CTA has faster than several can meet, and the fewest that are worth a CTA where there are more. An
+/// H200's CTA takes some 1.7 ns to rank a slot, and less to count it.
+struct ChunkSizes {
+  uint32_t alone, least;
+};
+constexpr ChunkSizes kCounted = {8192, 2048}, kRanked = {2048, 512};
 
 /// Shared memory that every kernel may have without asking, beside some that is static.
 constexpr uint32_t kSharedBytes = 47 * 1024;
-
-uint32_t chunk_of(uint32_t slots) {
-  if (slots <= kOneChunk) return kOneChunk;
-  return max_of(ceil_div(slots, kMostChunks), kLeastChunk);
-}
 
 /// From one row to the next. Where there is no next one, the stride may be any number.
 int64_t row_bytes_of(const MatrixLayout& layout) {
@@ -37,7 +28,7 @@ int64_t row_bytes_of(const MatrixLayout& layout) {
 
 class Chooser {
  public:
-  Chooser(const MoeProblem& problem, bool has_clusters) : p_(problem), has_clusters_(has_clusters) {
+  explicit Chooser(const MoeProblem& problem) : p_(problem) {
     params_.slots = uint32_t(slots_of(p_));
     params_.top_k = uint32_t(p_.top_k);
     params_.row_bytes = uint32_t(p_.columns * size_of(p_.row.dtype));
@@ -79,47 +70,36 @@ class Chooser {
 
  private:
   void add(MoeKernel kernel, const MoeConfig& config, Dim3 grid, uint32_t threads, uint32_t shared_bytes = 0) {
-    launches_.push_back({kernel,
-                         config,
-                         params_,
-                         {.grid = grid,
-                          .block = {threads, 1, 1},
-                          .cluster = max_of(config.counting, 1u),
-                          .dynamic_shared_bytes = shared_bytes,
-                          .programmatic = true}});
+    launches_.push_back(
+        {kernel,
+         config,
+         params_,
+         {.grid = grid, .block = {threads, 1, 1}, .dynamic_shared_bytes = shared_bytes, .programmatic = true}});
   }
 
-  void deal() {
+  /// A CTA for each chunk, and one without slots: offsets are zeros there.
+  uint32_t deal(const ChunkSizes& sizes) {
     params_.experts = uint32_t(p_.experts);
     params_.bins = FastDivmod(params_.experts + 1);
-    params_.chunk = chunk_of(params_.slots);
+    params_.chunk =
+        params_.slots <= sizes.alone ? sizes.alone : max_of(ceil_div(params_.slots, kMostChunks), sizes.least);
+    return max_of(ceil_div(params_.slots, params_.chunk), 1u);
   }
 
-  void sort() {
-    deal();
-    uint32_t counting = chunks() == 1;
-    if (has_clusters_ && params_.slots > kLeastOfCluster && params_.slots <= kMostOfCluster) {
-      counting = kClusterChunks;
-      params_.chunk = ceil_div(params_.slots, counting);
-    }
-    if (counting == 0) count();
-    rank(counting);
-  }
-
-  /// Always a CTA: without slots, offsets are zeros.
   void count() {
-    deal();
-    add(MoeKernel::count, {.wide_ids = p_.wide_ids}, {max_of(chunks(), 1u), 1, 1}, kCountThreads,
+    const uint32_t ctas = deal(kCounted);
+    add(MoeKernel::count, {.wide_ids = p_.wide_ids}, {ctas, 1, 1}, kCountThreads,
         params_.bins.divisor * uint32_t(sizeof(uint32_t)));
   }
 
-  /// `counting`: CTAs that count for themselves.
-  void rank(uint32_t counting) {
-    const uint32_t bins = params_.bins.divisor;
-    uint32_t warps = kMostRankThreads / kWarp;
-    while (warps > 1 && rank_shared_bytes(bins, warps, counting) > kSharedBytes) warps /= 2;
-    add(MoeKernel::rank, {.wide_ids = p_.wide_ids, .counting = counting}, {chunks(), 1, 1}, warps * kWarp,
-        rank_shared_bytes(bins, warps, counting));
+  void sort() {
+    const uint32_t ctas = deal(kRanked), bins = params_.bins.divisor;
+    const uint32_t chunk = min_of(params_.chunk, max_of(params_.slots, 1u));
+    uint32_t most = kRankThreads / kWarp;  // parts
+    while (rank_shared_bytes(bins, most) > kSharedBytes) --most;
+    params_.part = round_up(ceil_div(chunk, most), kWarp);
+    params_.parts = ceil_div(chunk, params_.part);
+    add(MoeKernel::rank, {.wide_ids = p_.wide_ids}, {ctas, 1, 1}, kRankThreads, rank_shared_bytes(bins, params_.parts));
   }
 
   void invert() { add(MoeKernel::invert, {}, {ceil_div(params_.slots, kRowThreads), 1, 1}, kRowThreads); }
@@ -149,8 +129,6 @@ class Chooser {
         {ceil_div(params_.slots, kRowThreads / kWarp), 1, 1}, kRowThreads);
   }
 
-  uint32_t chunks() const { return ceil_div(params_.slots, params_.chunk); }
-
   /// CTAs for each piece of each token, of which a thread has `accesses`.
   Dim3 pieces(const MoeConfig& config, uint32_t accesses) const {
     return {ceil_div(uint32_t(p_.tokens), kRowThreads / config.lanes),
@@ -174,7 +152,6 @@ class Chooser {
   }
 
   const MoeProblem& p_;
-  const bool has_clusters_;
   MoeParams params_;
   std::vector<MoeLaunch> launches_;
 };
@@ -186,7 +163,7 @@ const char* launch_bounds(MoeKernel kernel) {
     case MoeKernel::count:
       return "cleave::kCountThreads, 1";
     case MoeKernel::rank:
-      return "cleave::kMostRankThreads, 1";
+      return "cleave::kRankThreads, 1";
     default:
       return "cleave::kRowThreads, 8";
   }
@@ -194,8 +171,8 @@ const char* launch_bounds(MoeKernel kernel) {
 
 }  // namespace
 
-std::vector<MoeLaunch> moe_launches(const MoeProblem& problem, int compute_capability) {
-  return Chooser(problem, arch_traits(compute_capability).has_clusters).launches();
+std::vector<MoeLaunch> moe_launches(const MoeProblem& problem) {
+  return Chooser(problem).launches();
 }
 
 MoeScratch moe_scratch(const std::vector<MoeLaunch>& launches) {
@@ -203,7 +180,7 @@ MoeScratch moe_scratch(const std::vector<MoeLaunch>& launches) {
   for (const MoeLaunch& launch : launches) {
     const MoeParams& params = launch.params;
     const uint32_t ctas = launch.shape.grid.x;
-    if (launch.kernel == MoeKernel::count && ctas > 1) scratch.counts = size_t(ctas) * params.bins.divisor;
+    if (launch.kernel <= MoeKernel::rank && ctas > 1) scratch.counts = size_t(ctas) * params.bins.divisor;
     if (launch.kernel >= MoeKernel::invert) scratch.positions = params.slots;
   }
   return scratch;
@@ -214,7 +191,7 @@ std::string translation_unit(MoeKernel kernel, const MoeConfig& config) {
       .folder = "moe",
       .name = enumerator_name(kernel),
       .config = "MoeConfig",
-      .members = CLEAVE_PRINT_MEMBERS(config, wide_ids, counting, type, has_weights, weights, wide, width, lanes),
+      .members = CLEAVE_PRINT_MEMBERS(config, wide_ids, type, has_weights, weights, wide, width, lanes),
       .launch_bounds = launch_bounds(kernel),
       .entry = moe_entry,
       .params = "MoeParams",

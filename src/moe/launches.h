@@ -23,15 +23,14 @@ std::string translation_unit(MoeKernel kernel, const MoeConfig& config);
 using MoeLaunch = KernelLaunch<MoeKernel, MoeConfig, MoeParams>;
 
 /// In stream order. None where there is nothing to write. `problem` has passed `validate`.
-std::vector<MoeLaunch> moe_launches(const MoeProblem& problem, int compute_capability);
+std::vector<MoeLaunch> moe_launches(const MoeProblem& problem);
 
-/// Elements of what launches leave for later ones, in the workspace's second part: `positions`,
-/// then `counts`.
+/// Elements in the workspace's second part: `positions`, then `counts`.
 struct MoeScratch {
   size_t positions = 0, counts = 0;
 
   WorkspaceSize workspace() const {
-    return {.counters = counts != 0 ? sizeof(uint32_t) : 0, .partials = (positions + counts) * sizeof(uint32_t)};
+    return {.counters = counts != 0 ? sizeof(ChunkCounters) : 0, .partials = (positions + counts) * sizeof(uint32_t)};
   }
 };
 MoeScratch moe_scratch(const std::vector<MoeLaunch>& launches);

@@ -10,8 +10,8 @@ namespace cleave {
 namespace {
 
 std::shared_ptr<const MoePlan> make_gpu_plan(const MoeProblem& problem) {
-  const DeviceInfo& device = device_info(problem.device);  // throws if there is no such device
-  std::vector<MoeLaunch> launches = moe_launches(problem, device.compute_capability);
+  device_info(problem.device);  // throws if there is no such device
+  std::vector<MoeLaunch> launches = moe_launches(problem);
   const MoeScratch scratch = moe_scratch(launches);
   return make_sequence_plan<MoePlan, MoeArguments>(
       problem, moe_entry, std::move(launches), scratch.workspace(),
@@ -25,7 +25,7 @@ std::shared_ptr<const MoePlan> make_gpu_plan(const MoeProblem& problem) {
         params.rows_grad = arguments.rows_grad;
         params.weights = arguments.weights;
         params.weights_grad = arguments.weights_grad;
-        params.arrived = static_cast<uint32_t*>(space.counters);
+        params.counters = static_cast<ChunkCounters*>(space.counters);
         if (scratch.positions != 0) params.positions = static_cast<int32_t*>(space.partials);
         params.counts = static_cast<uint32_t*>(space.partials) + scratch.positions;
       });

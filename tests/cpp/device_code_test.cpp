@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <deque>
 #include <limits>
+#include <numeric>
+#include <random>
 #include <thread>
 #include <vector>
 
@@ -31,15 +33,12 @@ struct uint4 {
   uint32_t x, y, z, w;
 };
 thread_local Index threadIdx;
-Index blockIdx, blockDim;
+Index blockIdx, blockDim, gridDim;
 
 constexpr uint32_t kWarp = 32, kMostThreads = 256;
 std::deque<std::barrier<>> warps;  // one each, and last the block's
 std::array<uint32_t, kMostThreads> exchanged;
 
-size_t __cvta_generic_to_shared(const void*) {
-  return 0;  // nothing that is run here asks for it
-}
 void __syncthreads() {
   warps.back().arrive_and_wait();
 }
@@ -97,10 +96,11 @@ void atomicAdd(uint32_t* to, uint32_t value) {
   std::atomic_ref(*to) += value;
 }
 
-/// Runs `kernel` as a block of so many threads.
+/// Runs `kernel` as a block of so many threads: the first of its grid, or another.
 template <class Kernel>
-void run_block(uint32_t threads, const Kernel& kernel) {
-  blockIdx = {0};
+void run_block(uint32_t threads, const Kernel& kernel, uint32_t block = 0, uint32_t blocks = 1) {
+  blockIdx = {block};
+  gridDim = {blocks};
   blockDim = {threads};
   warps.clear();
   for (uint32_t i = 0; i < threads / kWarp; ++i) warps.emplace_back(kWarp);
@@ -182,68 +182,131 @@ TEST(DeviceCode, GroupTableOfOverlappingGroupsCountsNoFurtherThanOthers) {
   }
 }
 
-/// What `rank` writes of 64 slots that all go to the second of two experts, whose rows begin at
-/// `first_row`.
-void rank_second_expert(uint32_t first_row, std::vector<int32_t>& indices, std::vector<int32_t>& positions) {
-  constexpr uint32_t kSlots = 64;
-  const std::vector<int32_t> ids(kSlots, 1);
-  std::array<int32_t, 2> offsets = {int32_t(first_row), int32_t(kSlots)};
-  indices.assign(3 * kSlots, -7);
-  positions.assign(kSlots, -7);
-  const MoeParams p{.slots = kSlots,
-                    .experts = 2,
-                    .ids = ids.data(),
-                    .offsets = offsets.data(),
-                    .indices = indices.data(),
-                    .positions = positions.data(),
-                    .chunk = kSlots,
-                    .bins = FastDivmod(3)};
-  run_block(64, [&] { rank<MoeConfig{}>(p); });
-}
+/// Counters of chunks in the host's memory.
+struct HostMemory {
+  ChunkCounters* counters;
 
-TEST(DeviceCode, RankGivesSlotsRowsInTheirOrder) {
-  std::vector<int32_t> indices, positions;
-  rank_second_expert(0, indices, positions);
-  for (int32_t i = 0; i < 64; ++i) {
-    EXPECT_EQ(indices[i], i);
-    EXPECT_EQ(positions[i], i);
+  uint64_t claim(uint64_t bit) const { return std::atomic_ref(counters->claims).fetch_or(bit); }
+  uint64_t claims() const {
+    std::this_thread::yield();  // who asks waits
+    return std::atomic_ref(counters->claims);
   }
-}
+  uint32_t arrive(uint32_t value) const { return std::atomic_ref(counters->arrived).fetch_add(value); }
+  uint32_t arrived() const { return std::atomic_ref(counters->arrived); }
+  void clear() const { *counters = {}; }
+};
 
-// As if the ids had been other ones when they were counted.
-TEST(DeviceCode, RankWritesNoRowThatThereIsNot) {
-  std::vector<int32_t> indices, positions;
-  rank_second_expert(40, indices, positions);
-  for (int32_t row = 0; row < int32_t(indices.size()); ++row)
-    EXPECT_EQ(indices[row], row >= 40 && row < 64 ? row - 40 : -7) << row;
-}
+/// Slots to sort, in chunks and parts of these sizes.
+struct Sorting {
+  Sorting(uint32_t slots, uint32_t experts, uint32_t chunk, uint32_t part)
+      : counts(ceil_div(slots, chunk) * (experts + 1)), offsets(experts), indices(2 * slots, -7), positions(slots) {
+    Random random(slots + experts);
+    for (uint32_t i = 0; i < slots; ++i) ids.push_back(int32_t(random.number(-1, experts)));
+    params = {.slots = slots, .experts = experts, .chunk = chunk, .part = part};
+    params.parts = ceil_div(min_of(chunk, slots), part);
+    params.bins = FastDivmod(experts + 1);
+  }
 
-/// With the expert counts that make bins of one warp's prefix sums, and of several.
-TEST(DeviceCode, RankCountsWhereItIsAlone) {
-  for (const uint32_t experts : {1u, 31u, 32u, 70u}) {
-    Random random(experts);
-    constexpr uint32_t kSlots = 300;
-    std::vector<int32_t> ids(kSlots), offsets(experts, -1), indices(kSlots, -7), positions(kSlots, -7);
-    for (int32_t& id : ids) id = int32_t(random.number(-1, experts));
-    std::vector<int32_t> expected(experts), expected_indices(kSlots);
-    make_cpu_plan(MoeProblem{.operation = MoeOperation::sort, .tokens = kSlots, .experts = experts, .device = kCpu})
-        ->run({.ids = ids.data(), .offsets = expected.data(), .indices = expected_indices.data()}, nullptr);
-    const MoeParams p{.slots = kSlots,
-                      .experts = experts,
-                      .ids = ids.data(),
-                      .offsets = offsets.data(),
-                      .indices = indices.data(),
-                      .positions = positions.data(),
-                      .chunk = 8192,
-                      .bins = FastDivmod(experts + 1)};
-    std::fill_n(shared, std::size(shared), 0u);
-    run_block(128, [&] { rank<MoeConfig{.counting = 1}>(p); });
-    EXPECT_EQ(offsets, expected);
-    EXPECT_EQ(indices, expected_indices);
-    for (uint32_t row = 0; row < kSlots; ++row) {
+  /// Ranks them by blocks that run one after the other.
+  template <class Memory>
+  void run(const std::vector<uint32_t>& blocks, ChunkCounters& counters) {
+    params.ids = ids.data();
+    params.offsets = offsets.data();
+    params.indices = indices.data();
+    params.positions = positions.data();
+    params.counts = counts.data();
+    params.counters = &counters;
+    for (const uint32_t block : blocks) {
+      std::fill_n(shared, std::size(shared), 0xfffffffu);
+      run_block(128, [&] { rank<MoeConfig{}, Memory>(params); }, block, uint32_t(blocks.size()));
+    }
+  }
+
+  void check_beside_the_cpu_backend(const std::vector<uint32_t>& blocks) {
+    ChunkCounters counters = {};
+    run<HostMemory>(blocks, counters);
+    std::vector<int32_t> expected_offsets(params.experts), expected(indices);
+    make_cpu_plan(
+        MoeProblem{.operation = MoeOperation::sort, .tokens = params.slots, .experts = params.experts, .device = kCpu})
+        ->run({.ids = ids.data(), .offsets = expected_offsets.data(), .indices = expected.data()}, nullptr);
+    EXPECT_EQ(offsets, expected_offsets);
+    EXPECT_EQ(indices, expected);
+    for (uint32_t row = 0; row < params.slots; ++row) {
       const Signed slot(indices[row]);
       EXPECT_EQ(positions[slot.index], signed_index(row, slot.dropped));
     }
+    EXPECT_EQ(counters.claims, 0u);
+    EXPECT_EQ(counters.arrived, 0u);
+  }
+
+  MoeParams params;
+  std::vector<uint32_t> counts;
+  std::vector<int32_t> ids, offsets, indices, positions;
+};
+
+/// With as many experts as are in one warp's prefix sums, and in several.
+TEST(DeviceCode, RankGivesSlotsRowsInTheirOrder) {
+  for (const uint32_t experts : {1u, 31u, 32u, 70u}) Sorting(300, experts, 2048, 96).check_beside_the_cpu_backend({0});
+}
+
+// The first block finds that no other runs, and counts all chunks; the others find theirs taken.
+TEST(DeviceCode, RankWaitsForNoBlockThatDoesNotRun) {
+  for (const uint32_t experts : {1u, 40u, 127u}) {
+    for (const std::vector<uint32_t>& blocks :
+         {std::vector{0u, 1u, 2u, 3u, 4u}, {4u, 2u, 0u, 3u, 1u}, {2u, 4u, 3u, 1u, 0u}})
+      Sorting(300, experts, 64, 32).check_beside_the_cpu_backend(blocks);
+  }
+}
+
+/// All ids name nothing any more once the chunks are counted.
+struct ChangingMemory : HostMemory {
+  struct Counters : ChunkCounters {
+    std::vector<int32_t>* ids;
+  };
+
+  uint32_t arrive(uint32_t value) const {
+    std::ranges::fill(*static_cast<Counters*>(counters)->ids, -1);
+    return HostMemory::arrive(value);
+  }
+};
+
+TEST(DeviceCode, RankWritesNoRowThatThereIsNot) {
+  Sorting sorting(128, 2, 64, 32);
+  std::ranges::fill(sorting.ids, 1);
+  ChangingMemory::Counters counters = {{}, &sorting.ids};
+  sorting.run<ChangingMemory>({1, 0}, counters);
+  for (uint32_t row = 128; row < sorting.indices.size(); ++row) EXPECT_EQ(sorting.indices[row], -7) << row;
+  EXPECT_EQ(sorting.offsets, (std::vector<int32_t>{0, 64}));
+}
+
+// Threads that stand for blocks, some of which begin when others have ended. Whoever goes on sees all counts.
+TEST(DeviceCode, ChunksAreClaimedOnce) {
+  Random random(1);
+  for (int round = 0; round < 400; ++round) {
+    const uint32_t chunks = uint32_t(random.number(2, 8));
+    ChunkCounters counters = {};
+    std::vector<uint32_t> counted(chunks);
+    std::vector<uint32_t> blocks(chunks);
+    std::iota(blocks.begin(), blocks.end(), 0u);
+    std::ranges::shuffle(blocks, std::mt19937(uint32_t(round)));
+    const auto run = [&](uint32_t block) {
+      const ChunkClaims<HostMemory> claims{{&counters}, chunks};
+      uint32_t chunk = block;
+      if (claims.is_free(claims.claim(chunk), chunk)) {
+        do ++counted[chunk];
+        while ((chunk = claims.arrive()) < chunks);
+        for (const uint32_t times : counted) EXPECT_EQ(times, 1u);
+      }
+      claims.depart();
+    };
+    const size_t together = size_t(random.number(1, chunks));
+    for (size_t first = 0; first < chunks; first += together) {
+      std::vector<std::jthread> running;
+      for (size_t i = first; i < std::min<size_t>(first + together, chunks); ++i) running.emplace_back(run, blocks[i]);
+    }
+    EXPECT_EQ(std::ranges::count(counted, 1u), chunks);
+    EXPECT_EQ(counters.claims, 0u);
+    EXPECT_EQ(counters.arrived, 0u);
   }
 }
 

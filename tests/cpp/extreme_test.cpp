@@ -174,7 +174,7 @@ TEST(Extreme, StepsOfExpertsAreJudgedAndDealt) {
     p.has_weights = p.operation == MoeOperation::combine_backward;
     p.token.dtype = p.row.dtype = p.row_grad.dtype = DType::f32;
     if (validate(p).empty()) {
-      moe_launches(p, random.coin() ? 90 : 80);
+      moe_launches(p);
     } else {
       ++refused;
     }

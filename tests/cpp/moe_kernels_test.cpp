@@ -41,11 +41,9 @@ MoeProblem scaled_problem_of(MoeOperation operation, int64_t tokens, int64_t top
   return p;
 }
 
-constexpr int kAmpere = 80, kHopper = 90;
-
-std::vector<MoeKernel> kernels_of(const MoeProblem& problem, int compute_capability = kHopper) {
+std::vector<MoeKernel> kernels_of(const MoeProblem& problem) {
   std::vector<MoeKernel> kernels;
-  for (const MoeLaunch& launch : moe_launches(problem, compute_capability)) kernels.push_back(launch.kernel);
+  for (const MoeLaunch& launch : moe_launches(problem)) kernels.push_back(launch.kernel);
   return kernels;
 }
 
@@ -57,30 +55,25 @@ TEST(MoeLaunches, OffsetsAreOne) {
 
 TEST(MoeLaunches, FollowOneAnother) {
   EXPECT_EQ(kernels_of(problem_of(MoeOperation::permute, 4096, 8, 2048)),
-            (std::vector{MoeKernel::count, MoeKernel::rank, MoeKernel::scatter}));
-  EXPECT_EQ(kernels_of(problem_of(MoeOperation::permute, 1024, 8, 2048)),
             (std::vector{MoeKernel::rank, MoeKernel::scatter}));
-  EXPECT_EQ(kernels_of(problem_of(MoeOperation::sort, 1024, 8, 0)), std::vector{MoeKernel::rank});
   EXPECT_EQ(kernels_of(problem_of(MoeOperation::combine, 4096, 8, 2048)),
             (std::vector{MoeKernel::invert, MoeKernel::combine}));
-  EXPECT_EQ(kernels_of(problem_of(MoeOperation::permute, 0, 8, 2048)), std::vector{MoeKernel::count});
+  EXPECT_EQ(kernels_of(problem_of(MoeOperation::permute, 0, 8, 2048)), std::vector{MoeKernel::rank});
   EXPECT_TRUE(kernels_of(problem_of(MoeOperation::combine, 0, 8, 2048)).empty());
   EXPECT_EQ(kernels_of(scaled_problem_of(MoeOperation::permute, 4096, 8, 2048, DType::e4m3, DType::bf16)),
-            (std::vector{MoeKernel::count, MoeKernel::rank, MoeKernel::quantize}));
+            (std::vector{MoeKernel::rank, MoeKernel::quantize}));
 }
 
-TEST(MoeLaunches, AClusterSortsInOne) {
-  for (const int64_t tokens : {257, 1024, 1025, 2048}) {
-    const auto launches = moe_launches(problem_of(MoeOperation::sort, tokens, 8, 0), kHopper);
+/// However many slots there are; more than one CTA would rank quickly are in several.
+TEST(MoeLaunches, SortingIsOne) {
+  for (const int64_t tokens : {0, 1, 256, 257, 4096, 4097, 1 << 16, (1 << 28) - 1}) {
+    const auto launches = moe_launches(problem_of(MoeOperation::sort, tokens, 8, 0));
     ASSERT_EQ(launches.size(), 1u);
-    const LaunchShape& shape = launches[0].shape;
-    EXPECT_EQ(shape.cluster, launches[0].config.counting);
-    EXPECT_EQ(shape.cluster, shape.grid.x);
-    EXPECT_EQ(moe_scratch(launches).workspace().counters, 0u);
+    const uint32_t ctas = launches[0].shape.grid.x;
+    EXPECT_EQ(ctas > 1, tokens > 256) << tokens;
+    EXPECT_LE(ctas, kMostChunks);
+    EXPECT_EQ(moe_scratch(launches).workspace().counters, ctas > 1 ? sizeof(ChunkCounters) : 0);
   }
-  const MoeProblem of_more = problem_of(MoeOperation::sort, 2048, 8, 0);
-  EXPECT_EQ(kernels_of(of_more, kAmpere), (std::vector{MoeKernel::count, MoeKernel::rank}));
-  EXPECT_EQ(moe_launches(problem_of(MoeOperation::sort, 256, 8, 0), kHopper).at(0).shape.cluster, 1u);
 }
 
 /// Rows of 8 bits and tokens in as many values at a time, as both are aligned to.
@@ -89,7 +82,7 @@ TEST(MoeLaunches, ScaledRowsTakeWhatTokensAllow) {
     MoeProblem p = scaled_problem_of(MoeOperation::permute, 100, 8, columns, DType::e4m3, wide);
     p.token.alignment = of_tokens;
     p.row.alignment = of_rows;
-    const MoeLaunch launch = moe_launches(p, kHopper).back();
+    const MoeLaunch launch = moe_launches(p).back();
     EXPECT_GE(uint64_t(launch.shape.grid.x) * kRowThreads / kScaleLanes,
               uint64_t(100 * ceil_div(columns, int64_t(128))));
     EXPECT_EQ(launch.params.row_bytes % launch.config.width, 0u);
@@ -114,7 +107,7 @@ TEST(MoeLaunches, DealAllTheWork) {
     p.token.stride_row += random() % 3 * 4;
     p.row.alignment = max_of(uint32_t(1 << random() % 5), size_of(p.row.dtype));
     ASSERT_TRUE(validate(p).empty()) << validate(p).front();
-    const auto launches = moe_launches(p, random() % 2 ? kHopper : kAmpere);
+    const auto launches = moe_launches(p);
     const MoeScratch scratch = moe_scratch(launches);
     for (const MoeLaunch& launch : launches) {
       const MoeParams& params = launch.params;
@@ -129,9 +122,15 @@ TEST(MoeLaunches, DealAllTheWork) {
           ASSERT_LE(p.experts, kCountThreads);  // one thread adds up to one offset
           break;
         case MoeKernel::rank:
-          ASSERT_EQ(shape.grid.x, launches.front().params.slots == 0 ? 0 : launches[0].shape.grid.x);
-          ASSERT_GE(shape.block.x, 32u);
           ASSERT_GE(uint64_t(shape.grid.x) * params.chunk, params.slots);
+          ASSERT_TRUE(shape.grid.x == 1 || (shape.grid.x - 1) * params.chunk < params.slots);  // none has nothing
+          ASSERT_EQ(scratch.counts, shape.grid.x > 1 ? shape.grid.x * (p.experts + 1) : 0);
+          ASSERT_LE(shape.grid.x, kMostChunks);
+          ASSERT_LE(p.experts, shape.block.x);
+          ASSERT_GE(params.parts * params.part, min_of(params.chunk, params.slots));
+          ASSERT_LE(params.parts * 32, shape.block.x);
+          ASSERT_EQ(params.part % 32, 0u);  // a warp's accesses are aligned
+          ASSERT_EQ(shape.dynamic_shared_bytes, rank_shared_bytes(params.bins.divisor, params.parts));
           break;
         case MoeKernel::invert:
           ASSERT_GE(uint64_t(shape.grid.x) * kRowThreads, params.slots);
@@ -165,7 +164,6 @@ TEST(MoeLaunches, DealAllTheWork) {
 TEST(MoeSource, TheConstantEqualsTheConfiguration) {
   if (!nvrtc_available()) GTEST_SKIP() << "NVRTC is not installed: pip install nvidia-cuda-nvrtc";
   const MoeConfig unusual{.wide_ids = true,
-                          .counting = 8,
                           .type = DType::f16,
                           .has_weights = true,
                           .weights = DType::bf16,
@@ -179,18 +177,17 @@ TEST(MoeSource, TheConstantEqualsTheConfiguration) {
       "constexpr cleave::MoeConfig unusual = " +
       text.substr(begin, end - begin) +
       "};\n"
-      "static_assert(unusual == cleave::MoeConfig{true, 8, cleave::DType::f16, true, "
+      "static_assert(unusual == cleave::MoeConfig{true, cleave::DType::f16, true, "
       "cleave::DType::bf16, cleave::DType::f32, 4, 32});\n"
       "extern \"C\" __global__ void empty() {}\n";
   EXPECT_NO_THROW(compile_uncached(source, "sm_80")) << source;
 }
 
 /// Each kernel, with its widest access and its narrowest.
-std::set<std::string> typical_sources(int compute_capability) {
+std::set<std::string> typical_sources() {
   std::set<std::string> sources;
   const auto add = [&](const MoeProblem& p) {
-    for (const MoeLaunch& launch : moe_launches(p, compute_capability))
-      sources.insert(translation_unit(launch.kernel, launch.config));
+    for (const MoeLaunch& launch : moe_launches(p)) sources.insert(translation_unit(launch.kernel, launch.config));
   };
   for (const DType type : {DType::f16, DType::bf16, DType::f32}) {
     for (const int64_t columns : {2048, 2047}) {
@@ -212,22 +209,22 @@ std::set<std::string> typical_sources(int compute_capability) {
   }
   MoeProblem permute = problem_of(MoeOperation::permute, 4096, 8, 2048);
   add(permute);
-  permute.tokens = 1024;
-  add(permute);
-  permute.tokens = 64;
-  add(permute);
   permute.wide_ids = true;
   permute.columns = 2047;
+  add(permute);
+  permute.operation = MoeOperation::offsets;
+  add(permute);
+  permute.wide_ids = false;
   add(permute);
   return sources;
 }
 
 TEST(MoeKernels, CompileForHopperWithoutSpills) {
-  expect_no_spills(typical_sources(kHopper), "sm_90a");
+  expect_no_spills(typical_sources(), "sm_90a");
 }
 
 TEST(MoeKernels, CompileForAmpereWithoutSpills) {
-  expect_no_spills(typical_sources(kAmpere), "sm_80");
+  expect_no_spills(typical_sources(), "sm_80");
 }
 
 }  // namespace

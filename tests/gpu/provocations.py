@@ -1,4 +1,4 @@
-"""Products on a GPU that cannot run all of a launch's CTAs together: does every launch end?
+"""Products, and sorts of tokens, on a GPU that cannot run all of a launch's CTAs together: does every launch end?
 
     python tests/gpu/provocations.py WHAT MODE ROUNDS
 
@@ -12,6 +12,8 @@ dependents  a chain of dependent launches beside a second one: CTAs start in the
             predecessor leaves, a few at a time
 storm       products of all modes on streams of all priorities
 alone       products one after the other: for several processes at once, which share the GPU
+
+MODE "sort" sorts instead.
 """
 
 from __future__ import annotations
@@ -61,7 +63,31 @@ class Product:
         torch.cuda.synchronize()
 
 
-def in_rounds(rounds: int, each: Callable[[], None], products: list[Product]) -> None:
+class Sort:
+    """Tokens that CTAs sort together, as a product."""
+
+    def __init__(self, seed: int = 0) -> None:
+        torch.manual_seed(seed)
+        self.ids = torch.randint(-1, 256, (4096, 8), dtype=torch.int32, device="cuda")
+        self.expected = cleave.moe.sort_tokens(self.ids.cpu(), 256)
+        torch.cuda.synchronize()
+
+    def run(self, stream: torch.cuda.Stream | int) -> None:
+        on = torch.cuda.ExternalStream(stream) if isinstance(stream, int) else stream
+        with torch.cuda.stream(on):
+            self.made = cleave.moe.sort_tokens(self.ids, 256)
+
+    def check(self) -> None:
+        torch.cuda.synchronize()
+        for one, other in zip(self.made, self.expected, strict=True):
+            assert torch.equal(one.cpu(), other), "wrong rows"
+
+
+def work(mode: str, seed: int = 0) -> Product | Sort:
+    return Sort(seed) if mode == "sort" else Product(mode, seed)
+
+
+def in_rounds(rounds: int, each: Callable[[], None], products: list[Product | Sort]) -> None:
     """Checks the first rounds one by one, then some."""
     for i in range(rounds):
         each()
@@ -105,7 +131,7 @@ def green(mode: str, rounds: int) -> None:
         assert error == driver.CUresult.CUDA_SUCCESS, error
         return values[0] if len(values) == 1 else values
 
-    product = Product(mode)
+    product = work(mode)
     product.run(torch.cuda.current_stream())
     product.check()
     device = call(driver.cuDeviceGet(0))
@@ -126,7 +152,7 @@ def priorities(mode: str, rounds: int) -> None:
     hold = hold_half_of_the_gpu()
     low, high = torch.cuda.Stream(priority=0), torch.cuda.Stream(priority=-5)
     holder = torch.cuda.Stream(priority=0)
-    first, second = Product(mode, 1), Product(mode, 2)
+    first, second = work(mode, 1), work(mode, 2)
 
     def each() -> None:
         hold(holder, 40)
@@ -139,7 +165,7 @@ def priorities(mode: str, rounds: int) -> None:
 def dependents(mode: str, rounds: int) -> None:
     hold = hold_half_of_the_gpu()
     one, two = torch.cuda.Stream(), torch.cuda.Stream()
-    predecessor, first, second = Product("auto", 1), Product(mode, 2), Product(mode, 3)
+    predecessor, first, second = Product("auto", 1), work(mode, 2), work(mode, 3)
 
     def each() -> None:
         hold(one, 20)
@@ -154,7 +180,7 @@ def storm(mode: str, rounds: int) -> None:
     hold = hold_half_of_the_gpu()
     modes = ["parallel", "stream_k", "auto"] if mode == "all" else [mode]
     streams = [torch.cuda.Stream(priority=p) for p in (0, 0, -1, -2, -3, -5)]
-    products = [Product(modes[i % len(modes)], i) for i in range(len(streams))]
+    products = [work(modes[i % len(modes)], i) for i in range(len(streams))]
     draw = random.Random(1)
 
     def each() -> None:
@@ -169,7 +195,7 @@ def storm(mode: str, rounds: int) -> None:
 
 
 def alone(mode: str, rounds: int) -> None:
-    product = Product(mode)
+    product = work(mode)
     in_rounds(rounds, lambda: product.run(torch.cuda.current_stream()), [product])
 
 

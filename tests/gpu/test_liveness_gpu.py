@@ -41,6 +41,10 @@ def provoke(what: str, mode: str, rounds: int = ROUNDS) -> str:
         ("dependents", "parallel"),
         ("dependents", "serial"),
         ("storm", "all"),
+        ("green", "sort"),
+        ("priorities", "sort"),
+        ("dependents", "sort"),
+        ("storm", "sort"),
     ],
 )
 def test_launches_end(what: str, mode: str) -> None:
@@ -77,7 +81,7 @@ def mps() -> Iterator[dict[str, str]]:
             subprocess.run([CONTROL], input="quit -t 5\n", env=environment, text=True)
 
 
-@pytest.mark.parametrize("mode", ["parallel", "stream_k", "auto"])
+@pytest.mark.parametrize("mode", ["parallel", "stream_k", "auto", "sort"])
 def test_launches_end_beside_other_processes(mode: str, mps: dict[str, str]) -> None:
     """Three at once; none has room for all CTAs of its launches."""
     command = [sys.executable, str(PROVOCATIONS), "alone", mode, str(ROUNDS)]

@@ -16,10 +16,10 @@ import cleave  # noqa: E402
 
 moe = cleave.moe
 
-# Tokens, top_k, experts: one block and several, as many experts as there may be, no tokens.
+# Tokens, top_k, experts: one block and several, where their numbers change, as many experts as there may be, no tokens.
 ROUTINGS = (
-    (1, 1, 1), (37, 3, 5), (64, 8, 256), (1000, 8, 64), (1025, 8, 1024), (4096, 8, 256),
-    (40000, 2, 7), (0, 2, 4),
+    (1, 1, 1), (37, 3, 5), (64, 8, 256), (256, 8, 64), (2049, 1, 512), (2560, 1, 31), (2561, 1, 32), (1000, 8, 64),
+    (1025, 8, 1024), (4096, 8, 256), (4097, 8, 512), (5000, 2, 1), (40000, 2, 7), (65536, 8, 512), (0, 2, 4),
 )  # fmt: skip
 FLOATS = (torch.float16, torch.bfloat16, torch.float32)
 
@@ -134,6 +134,25 @@ def test_a_graph_follows_its_ids() -> None:
             assert_same(made, step())
             assert_same(made[1:3], moe.sort_tokens(ids.cpu(), 64))
             assert_same(made[1], made[3])
+
+
+def test_a_graph_sorts_whatever_it_finds() -> None:
+    """Replays that follow each other: counters are as the one before leaves them."""
+    ids, drawn = draw_ids(4096, 8, 256), [draw_ids(4096, 8, 256, kind) for kind in ("any", "dropped", "one", "any")]
+    expected = [moe.sort_tokens(each.cpu(), 256) for each in drawn]
+    stream = torch.cuda.Stream()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.stream(stream):
+        moe.sort_tokens(ids, 256)
+        with torch.cuda.graph(graph, stream=stream):
+            made = moe.sort_tokens(ids, 256)
+        for i in range(200):
+            ids.copy_(drawn[i % 4])
+            for each in made:
+                each.fill_(-7)
+            graph.replay()
+            stream.synchronize()
+            assert_same(made, expected[i % 4])
 
 
 def test_streams_do_not_share_counters() -> None:

@@ -16,10 +16,9 @@ CLEAVE_DEVICE uint32_t sum_up_to_lane(uint32_t value) {
   return value;
 }
 
-/// The sum of `value` over all threads before this one, and itself. The CTA is whole warps. Once
-/// per kernel: the shared memory is not freed.
-CLEAVE_DEVICE uint32_t sum_up_to_thread(uint32_t value) {
-  __shared__ uint32_t of_warps[32];
+/// The sum of `value` over all threads before this one, and itself. The CTA is whole warps.
+/// `of_warps`: shared memory that nobody else uses meanwhile.
+CLEAVE_DEVICE uint32_t sum_up_to_thread(uint32_t value, uint32_t (&of_warps)[32]) {
   const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const uint32_t sum = sum_up_to_lane(value);
   if (lane == 31) of_warps[warp] = sum;

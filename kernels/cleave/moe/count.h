@@ -1,8 +1,8 @@
 // Counts every expert's slots, and where its rows end: a histogram and its prefix sums.
 //
 // Roles      a CTA counts a chunk of the slots; the last to arrive adds up the chunks
-// Timeline   count in shared memory; where there are several chunks, store the counts (`rank` wants
-//            them too), and the last CTA collects them and resets the counter; prefix sums
+// Timeline   count in shared memory; where there are several chunks, store the counts, and the last
+//            CTA collects them and resets the counter; prefix sums
 #pragma once
 
 #include "cleave/core/sum_up_to_thread.h"
@@ -28,6 +28,7 @@ CLEAVE_DEVICE bool arrive_last(uint32_t* arrived) {
 template <MoeConfig C>
 CLEAVE_DEVICE void count(const MoeParams& p) {
   extern __shared__ uint32_t counts[];  // one per bin
+  __shared__ uint32_t of_warps[32];
   const uint32_t bins = p.bins.divisor, thread = threadIdx.x;
   ptx::launch_dependents();
   const auto clear = [&] {
@@ -45,12 +46,12 @@ CLEAVE_DEVICE void count(const MoeParams& p) {
   if (gridDim.x > 1) {
     uint32_t* const stored = p.counts + blockIdx.x * bins;
     for (uint32_t bin = thread; bin < bins; bin += kCountThreads) stored[bin] = counts[bin];
-    if (!arrive_last(p.arrived)) return;
+    if (!arrive_last(&p.counters->arrived)) return;
     clear();
-    add_chunks(p, gridDim.x, kCountThreads, counts);
+    add_chunks(p, gridDim.x, 0, counts, nullptr);
     __syncthreads();
   }
-  const uint32_t sum = sum_up_to_thread(thread < p.experts ? counts[thread] : 0);
+  const uint32_t sum = sum_up_to_thread(thread < p.experts ? counts[thread] : 0, of_warps);
   if (thread < p.experts) p.offsets[thread] = int32_t(sum);
 }
 

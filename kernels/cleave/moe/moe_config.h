@@ -8,7 +8,6 @@ namespace cleave {
 
 struct MoeConfig {
   bool wide_ids = false;     // count, rank: expert ids are int64, else int32
-  uint32_t counting = 0;     // rank: CTAs of the one cluster that has all slots, and counts them; 0: `count` did
   DType type = DType::bf16;  // quantize, combine, combine_backward: of the rows
   bool has_weights = false;  // combine
   DType weights = DType::f32;
@@ -19,10 +18,13 @@ struct MoeConfig {
   CLEAVE_HD friend constexpr bool operator==(const MoeConfig&, const MoeConfig&) = default;
 };
 
-/// Threads of a CTA. Those of `rank` depend on the number of experts.
+/// Threads of a CTA; `count` and `rank` have one for each expert.
 inline constexpr uint32_t kCountThreads = 1024;
-inline constexpr uint32_t kMostRankThreads = 1024;
+inline constexpr uint32_t kRankThreads = 1024;
 inline constexpr uint32_t kRowThreads = 128;
+
+/// Chunks of slots, a CTA each. More would have CTAs read their counts for longer than they save.
+inline constexpr uint32_t kMostChunks = 64;
 
 /// Threads of `quantize` that share a scale.
 inline constexpr uint32_t kScaleLanes = 8;

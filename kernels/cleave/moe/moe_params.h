@@ -13,6 +13,12 @@
 
 namespace cleave {
 
+/// What CTAs that count together say of their chunks; zero between launches.
+struct ChunkCounters {
+  uint64_t claims;   // rank: a bit for each chunk that is taken
+  uint32_t arrived;  // chunks that are counted
+};
+
 struct MoeParams {
   uint32_t slots = 0;  // below 2^31
   uint32_t top_k = 1;
@@ -22,11 +28,13 @@ struct MoeParams {
   int32_t* indices = nullptr;    // [slots]
   int32_t* positions = nullptr;  // [slots], or null where nobody asks for them
 
-  // count and rank: each CTA has `chunk` slots
+  // count and rank: each CTA has `chunk` slots, and of these, in rank, each of `parts` warps has `part`
   uint32_t chunk = 0;
-  FastDivmod bins;              // experts + 1: the last counts the dropped
-  uint32_t* counts = nullptr;   // [chunks, bins]; unused where there is one chunk
-  uint32_t* arrived = nullptr;  // chunks that are counted; zero between launches
+  uint32_t part = 0;
+  uint32_t parts = 0;
+  FastDivmod bins;             // experts + 1: the last counts the dropped
+  uint32_t* counts = nullptr;  // [chunks, bins]; unused where there is one chunk, as the counters are
+  ChunkCounters* counters = nullptr;
 
   // Rows of tokens and sorted ones; strides count bytes.
   uint32_t row_bytes = 0;
@@ -61,10 +69,18 @@ CLEAVE_HD uint32_t bin_of(const MoeParams& p, uint32_t slot) {
   return id >= 0 && id < int64_t(p.experts) ? uint32_t(id) : p.experts;
 }
 
-/// Shared memory of `rank`: a counter per bin for all earlier chunks, and for each warp; where CTAs count together, two
-/// more, for the CTA and for those before it.
-CLEAVE_HD constexpr uint32_t rank_shared_bytes(uint32_t bins, uint32_t warps, uint32_t counting) {
-  return bins * (warps + (counting > 1 ? 3 : 1)) * uint32_t(sizeof(uint32_t));
+/// What `rank` has in shared memory ahead of its counters.
+struct RankScratch {
+  uint32_t next;  // chunk to count; the number of chunks if there is none
+  uint32_t of_warps[32];
+};
+
+/// Counters of `rank`: of each bin, for all slots, those of earlier chunks, and each part.
+CLEAVE_HD constexpr uint32_t rank_counters(uint32_t bins, uint32_t parts) {
+  return bins * (2 + parts);
+}
+CLEAVE_HD constexpr uint32_t rank_shared_bytes(uint32_t bins, uint32_t parts) {
+  return uint32_t(sizeof(RankScratch)) + rank_counters(bins, parts) * uint32_t(sizeof(uint32_t));
 }
 
 }  // namespace cleave

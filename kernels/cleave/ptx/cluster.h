@@ -30,19 +30,4 @@ CLEAVE_DEVICE void cluster_sync() {
   asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
-/// What CTA `rank` has where `own` is this CTA's.
-CLEAVE_DEVICE uint32_t load_shared_of(const uint32_t* own, uint32_t rank) {
-  uint32_t value;
-  asm volatile(
-      "{\n"
-      ".reg .u32 from;\n"
-      "mapa.shared::cluster.u32 from, %1, %2;\n"
-      "ld.shared::cluster.u32 %0, [from];\n"
-      "}"
-      : "=r"(value)
-      : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(own))), "r"(rank)
-      : "memory");
-  return value;
-}
-
 }  // namespace cleave::ptx

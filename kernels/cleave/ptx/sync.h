@@ -38,6 +38,19 @@ CLEAVE_DEVICE uint64_t add_acquire_release(uint64_t* p, uint64_t value) {
   return before;
 }
 
+/// Orders nothing, nor does or_relaxed: for words that guard no data.
+CLEAVE_DEVICE uint64_t load_relaxed(const uint64_t* p) {
+  uint64_t value;
+  asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(p) : "memory");
+  return value;
+}
+
+CLEAVE_DEVICE uint64_t or_relaxed(uint64_t* p, uint64_t bits) {
+  uint64_t before;
+  asm volatile("atom.relaxed.gpu.global.or.b64 %0, [%1], %2;" : "=l"(before) : "l"(p), "l"(bits) : "memory");
+  return before;
+}
+
 /// Orders nothing: for counts that guard no data. By the first lane of a warp, which goes on and may look at the result
 /// later: its number is added for ptxas, which would join what several lanes add of the same, and wait to deal it out.
 CLEAVE_DEVICE uint64_t add_relaxed(uint64_t* p, uint64_t value) {

@@ -23,7 +23,8 @@ CLEAVE_DEVICE void find_bands(const QuantizeParams& p) {
   const bool exists = thread < p.group_bounds.count;
   const GroupRange range = exists ? group_range(p.group_bounds, thread) : GroupRange{};
   const uint32_t bands = ceil_div(range.size(), kScaleBlock);
-  const uint32_t sum = sum_up_to_thread(bands);
+  __shared__ uint32_t of_warps[32];
+  const uint32_t sum = sum_up_to_thread(bands, of_warps);
   ranges[thread] = range;
   bands_up_to[thread] = sum;
   if (exists) {

@@ -23,7 +23,7 @@ from ..mixed_experts import W4A16Experts
 from ..moe import MoE
 from ..router import Router
 from . import float8
-from .examples import TOKENS, Product, ends_of, in_8_bits, scales_of, tokens
+from .examples import Product, ends_of, in_8_bits, scales_of, tokens
 
 _ops = torch.ops.cleave
 
@@ -161,10 +161,9 @@ def _router(router: Router, x: Tensor, first: int, last: int) -> Iterator[Produc
 
 
 def _sort(x: Tensor, dtypes: Iterable[torch.dtype], experts: int, choices: int, last: int) -> None:
-    """Few choices are counted and sorted by one kernel, many by two."""
+    """One kernel sorts few choices and many; the many need a workspace."""
     for dtype in dtypes:
-        for count in (TOKENS, last):
-            _ops.moe_sort_tokens(x.new_zeros((count, choices), dtype=dtype), experts)
+        _ops.moe_sort_tokens(x.new_zeros((last, choices), dtype=dtype), experts)
 
 
 def _move(x: Tensor, moved: Iterable[Tensor], experts: int, choices: int, last: int) -> None:
