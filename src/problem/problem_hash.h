@@ -108,6 +108,8 @@ struct ProblemHash {
         uint64_t(p.pushed) << 19 ^ uint64_t(p.device + 3));
     mix(uint64_t(p.scale_a.kind) << 24 ^ uint64_t(p.scale_a.stride_row) << 16 ^ uint64_t(p.scale_b.kind) << 8 ^
         uint64_t(p.scale_b.stride_row));
+    mix(uint64_t(p.scale_out.stride_row) << 32 ^ uint64_t(p.scale_out.stride_k) << 8 ^ uint64_t(p.scale_out.kind) << 1 ^
+        uint64_t(p.ue8m0_scale_out));
     mix(reinterpret_cast<uintptr_t>(p.function));
     return size_t(mix.hash);
   }
