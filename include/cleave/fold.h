@@ -18,23 +18,26 @@ inline constexpr int64_t kMostFoldedRanks = 16;
 
 /// A plain value that says what to compute: D = function(((p0 + p1) + p2 ...) + C + bias) / scale_d, in float32 up to
 /// D's rounding, in this order. The sum of int32 partial results is int32, times scale_a * scale_b, which are those of
-/// all of K: the bits of one GPU's product.
+/// all of K: the bits of one GPU's product. A function of gates joins two columns of the sum, as in a product.
 struct FoldProblem {
   int64_t ranks = 2;      ///< partial results, 1 to kMostFoldedRanks
   int64_t rows = 0;       ///< of D, on this rank
   int64_t most_rows = 0;  ///< of the rank that has most, which all ranks of a group say; without a group, `rows`
-  int64_t columns = 0;
-  // Matrices of [rows, columns]; stride_col is 1.
+  int64_t columns = 0;    ///< of the sum
+  // Matrices of [rows, columns], D under gates of half the columns; stride_col is 1.
   /// Each partial result; f16, bf16, f32; i32: of int8 operands, exact, and scaled when added up.
   MatrixLayout partial;
   ScaleLayout scale_a = {}, scale_b = {};  ///< i32: of the rows and columns of the sum; none, or vector
   bool has_c = false;
   MatrixLayout c;  ///< f16, bf16, f32
   bool has_bias = false;
-  DType bias = DType::f32;   ///< [columns]; f16, bf16, f32
-  bool has_scale_d = false;  ///< of a D of 8 bits
+  DType bias = DType::f32;       ///< [columns]; f16, bf16, f32
+  bool has_scale_d = false;      ///< of a D of 8 bits
+  ScaleLayout scale_out = {};    ///< Scaling::block: D's scales are found and written, as GemmProblem::scale_out is
+  bool ue8m0_scale_out = false;  ///< these are rounded up to powers of two
   MatrixLayout d;
-  /// It takes one sum, and has neither inputs nor further outputs: epilogue_of(Activation::gelu_erf).function, say.
+  /// It has neither inputs nor further outputs, and without gates takes a c: epilogue_of(Activation::swiglu).function,
+  /// say.
   const EpilogueFunction* function = nullptr;
   /// All ranks of the group make this same sum, and on GPUs each reads its own partial result alone, which it sends to
   /// the others: a trip less where there is little of it. can_push says of what.
@@ -53,6 +56,7 @@ struct FoldArguments {
   const void* c = nullptr;
   const void* bias = nullptr;
   const float* scale_d = nullptr;
+  float* scale_out = nullptr;
   void* d = nullptr;
   /// Waits first for all ranks' streams, as Group::barrier does. nullptr: the partial results are there.
   const Group* group = nullptr;

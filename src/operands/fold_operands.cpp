@@ -3,28 +3,33 @@
 #include <algorithm>
 
 #include "base/refuse.h"
+#include "cleave/core/math.h"
 #include "cleave/epilogue.h"
 #include "operands/packed.h"
 
 namespace cleave {
 
-FoldCall make_call(const FoldTensors& t, Activation activation, int64_t most_rows) {
+FoldCall make_call(const FoldTensors& t, Activation activation, int64_t most_rows, bool ue8m0) {
   if (t.partials.empty() || t.partials.size() > size_t(kMostFoldedRanks))
     refuse_value("there are {} partial results; a sum has 1 to {}", t.partials.size(), kMostFoldedRanks);
   FoldCall call;
   FoldProblem& p = call.problem;
   p.device = t.d.device;
-  p.function = epilogue_of(activation).function;
+  const EpilogueProblem epilogue = epilogue_of(activation);
+  const bool gated = epilogue.gates != Gates::none;
+  p.function = epilogue.function;
   p.ranks = int64_t(t.partials.size());
+  check_form(t.d, "out", {2, 2, kAnyType}, p.device, "out");
+  p.d = row_major(t.d, "out");
+  p.rows = t.d.rows();
+  p.columns = t.d.columns() * (gated ? 2 : 1);
   const auto layout = [&](const Operand& x, const char* name, std::span<const DType> types) {
     check_form(x, name, {2, 2, types}, p.device, "out");
-    if (x.rows() != t.d.rows() || x.columns() != t.d.columns())
-      refuse_value("{} is {} and out is {}; they must be the same", name, shape_text(x), shape_text(t.d));
+    if (x.rows() != p.rows || x.columns() != p.columns)
+      refuse_value("{} is {} and out is {}; {}", name, shape_text(x), shape_text(t.d),
+                   gated ? "it must have as many rows, and two columns for each of out's" : "they must be the same");
     return row_major(x, name);
   };
-  p.d = layout(t.d, "out", kAnyType);
-  p.rows = t.d.rows();
-  p.columns = t.d.columns();
   p.most_rows = most_rows;
   constexpr DType kExact[] = {DType::i32};
   const auto types = t.partials[0].dtype == DType::i32 ? std::span<const DType>(kExact) : kFloatTypes;
@@ -58,8 +63,8 @@ FoldCall make_call(const FoldTensors& t, Activation activation, int64_t most_row
   if (t.bias) {
     check_form(*t.bias, "bias", {1, 1, kFloatTypes}, p.device, "out");
     if (packed_count(*t.bias, "bias") != p.columns)
-      refuse_value("bias is {} and out is {}; it must have a value for each column", shape_text(*t.bias),
-                   shape_text(t.d));
+      refuse_value("bias is {} and out is {}; it must have a value for each column of the sum, {}", shape_text(*t.bias),
+                   shape_text(t.d), p.columns);
     p.has_bias = true;
     p.bias = t.bias->dtype;
     call.arguments.bias = t.bias->data;
@@ -67,6 +72,17 @@ FoldCall make_call(const FoldTensors& t, Activation activation, int64_t most_row
   if (t.scale_d) {
     p.has_scale_d = true;
     call.arguments.scale_d = one_value(*t.scale_d, "scale_d", p.device, "out");
+  }
+  p.ue8m0_scale_out = ue8m0;
+  if (t.scale_out) {
+    constexpr DType kFloat[] = {DType::f32};
+    check_form(*t.scale_out, "scale_out", {2, 2, kFloat}, p.device, "out");
+    const int64_t lines = ceil_div<int64_t>(t.d.columns(), kScaleBlock);
+    if (t.scale_out->rows() != p.rows || t.scale_out->columns() != lines)
+      refuse_value("scale_out is {} and out is {}; it must be ({}, {})", shape_text(*t.scale_out), shape_text(t.d),
+                   p.rows, lines);
+    p.scale_out = {.kind = Scaling::block, .stride_row = t.scale_out->stride[0], .stride_k = t.scale_out->stride[1]};
+    call.arguments.scale_out = static_cast<float*>(t.scale_out->data);
   }
   return call;
 }

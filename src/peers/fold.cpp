@@ -23,6 +23,7 @@ std::shared_ptr<const FoldPlan> make_gpu_plan(const FoldProblem& problem) {
         params.c = arguments.c;
         params.bias = arguments.bias;
         params.scale_d = arguments.scale_d;
+        params.scale_out = arguments.scale_out;
         params.d = arguments.d;
       });
 }

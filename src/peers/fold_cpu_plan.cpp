@@ -1,6 +1,7 @@
 // Sums over ranks on the host.
 #include <vector>
 
+#include "cleave/core/quantizer.h"
 #include "cleave/epilogue.h"
 #include "cpu/host_plan.h"
 #include "epilogue/evaluate.h"
@@ -23,18 +24,36 @@ class Job {
  private:
   void fold(int64_t row) const {
     const float inverse = p_.has_scale_d ? 1.0f / *arguments_.scale_d : 1.0f;
+    const Gates gates = gates_of(p_);
+    const int64_t columns = columns_of_d(p_);
     const EpilogueEvaluator* const function = p_.function == nullptr ? nullptr : &p_.function->evaluator();
-    std::vector<float> scratch;
+    std::vector<float> scratch, ups(gates == Gates::none ? 0 : kEvaluatedLanes);
     if (function != nullptr) scratch = function->scratch();
-    for (int64_t first = 0; first < p_.columns; first += kEvaluatedLanes) {
-      const auto count = uint32_t(min_of<int64_t>(p_.columns - first, kEvaluatedLanes));
+    for (int64_t first = 0; first < columns; first += kEvaluatedLanes) {
+      const auto count = uint32_t(min_of<int64_t>(columns - first, kEvaluatedLanes));
       float sums[kEvaluatedLanes] = {};
-      for (uint32_t i = 0; i < count; ++i) sums[i] = whole_sum(row, first + i);
+      for (uint32_t i = 0; i < count; ++i) {
+        const int64_t n = first + i;
+        sums[i] = whole_sum(row, gates == Gates::interleaved ? 2 * n : n);
+        if (gates != Gates::none) ups[i] = whole_sum(row, gates == Gates::interleaved ? 2 * n + 1 : columns + n);
+      }
       float* const outputs[] = {sums};
-      if (function != nullptr) (*function)(count, sums, nullptr, nullptr, outputs, scratch);
+      if (function != nullptr) (*function)(count, sums, ups.data(), nullptr, outputs, scratch);
+      if (finds_scales(p_)) quantize(sums, count, row, first);
       for (uint32_t i = 0; i < count; ++i)
         store_element(p_.d.dtype, arguments_.d, row * p_.d.stride_row + first + i, sums[i] * inverse);
     }
+  }
+
+  /// A line of columns, from `first` on.
+  void quantize(float* values, uint32_t count, int64_t row, int64_t first) const {
+    static_assert(kEvaluatedLanes == kScaleBlock);
+    Reach reach;
+    for (uint32_t i = 0; i < count; ++i) reach.add(true, values[i]);
+    const Quantizer quantizer = quantizer_for(p_.d.dtype, true, p_.ue8m0_scale_out, reach);
+    for (uint32_t i = 0; i < count; ++i) values[i] = quantized(quantizer, true, values[i]);
+    const int64_t at = row * p_.scale_out.stride_row + first / kScaleBlock * p_.scale_out.stride_k;
+    arguments_.scale_out[at] = quantizer.scale;
   }
 
   /// With what is added to it.

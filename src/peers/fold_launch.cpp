@@ -10,12 +10,12 @@ namespace {
 
 // As many on each rank, since they meet: from what all ranks know, not from how this one's D is aligned.
 uint32_t ctas_of(const FoldProblem& p, FoldConfig config) {
+  const auto columns = uint32_t(columns_of_d(p));
   config.vectors = true;
-  const uint32_t elements = fold_elements(config);
-  const int64_t pieces_of_row = p.columns % elements == 0 ? p.columns / elements : p.columns;
-  const int64_t most = max_of(max_of(p.rows, p.most_rows) * pieces_of_row, int64_t(1));
+  config.vectors = columns % fold_elements(config) == 0;
+  const int64_t most = max_of(max_of(p.rows, p.most_rows) * fold_pieces(config, columns), int64_t(1));
   const uint32_t ctas = p.pushed ? kMostCtas : kMostReadingCtas;
-  return uint32_t(min_of(ceil_div(most, int64_t(kFoldThreads)), int64_t(ctas)));
+  return uint32_t(min_of(ceil_div(most, int64_t(fold_threads(config))), int64_t(ctas)));
 }
 
 }  // namespace
@@ -27,14 +27,18 @@ static std::string spell(const EpilogueFunction*) {
 
 std::vector<FoldLaunch> fold_launches(const FoldProblem& p) {
   const FoldConfig config = config_of(p);
-  const auto pieces_of_row = uint32_t(p.columns / fold_elements(config));
+  const auto columns = uint32_t(columns_of_d(p));
+  const uint32_t pieces_of_row = fold_pieces(config, columns);
   const FoldParams params{.rows = uint32_t(p.rows),
+                          .columns = columns,
                           .pieces = uint32_t(p.rows) * pieces_of_row,
                           .row = FastDivmod(max_of(pieces_of_row, 1u)),
                           .partial_stride = p.partial.stride_row,
                           .scale_a_stride = p.scale_a.stride_row,
                           .scale_b_stride = p.scale_b.stride_row,
                           .c_stride = p.c.stride_row,
+                          .scale_out_row_stride = p.scale_out.stride_row,
+                          .scale_out_block_stride = p.scale_out.stride_k,
                           .d_stride = p.d.stride_row};
   const uint32_t ctas = config.strip_vectors > 0 ? uint32_t(p.columns) / kStripColumns : ctas_of(p, config);
   const LaunchShape shape{.grid = {ctas, 1, 1}, .block = {fold_threads(config), 1, 1}, .programmatic = true};
@@ -46,8 +50,8 @@ std::string translation_unit(FoldKernel kernel, const FoldConfig& config) {
       .folder = "peers",
       .name = enumerator_name(kernel),
       .config = "FoldConfig",
-      .members = CLEAVE_PRINT_MEMBERS(config, ranks, partial, c, bias, d, has_c, has_bias, has_scale_d, vectors, pushed,
-                                      strip_vectors, has_function, function),
+      .members = CLEAVE_PRINT_MEMBERS(config, ranks, partial, c, bias, d, has_c, has_bias, has_scale_d, finds_scales,
+                                      ue8m0, vectors, pushed, strip_vectors, has_function, gates, function),
       .launch_bounds = "cleave::fold_threads(config), 2",
       .entry = fold_entry,
       .params = "FoldParams",

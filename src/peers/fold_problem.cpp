@@ -4,18 +4,28 @@
 #include "cleave/epilogue.h"
 #include "cleave/names.h"
 #include "problem/arguments.h"
+#include "problem/overlap.h"
 
 namespace cleave {
 namespace {
 
 static_assert(kMostFoldedRanks == kMostRanks);
 
+Placement absent_or(bool given, const Placement& place) {
+  return given ? place : Placement{};
+}
 Placement matrix_of(const FoldProblem& p, const MatrixLayout& layout) {
   return {layout, p.rows, p.columns, 1};
 }
-
-Placement absent_or(bool given, const Placement& place) {
-  return given ? place : Placement{};
+Placement d_of(const FoldProblem& p) {
+  return {p.d, p.rows, columns_of_d(p), 1};
+}
+Placement scale_out_of(const FoldProblem& p) {
+  const MatrixLayout layout{.dtype = DType::f32,
+                            .stride_row = p.scale_out.stride_row,
+                            .stride_col = p.scale_out.stride_k,
+                            .alignment = sizeof(float)};
+  return absent_or(finds_scales(p), {layout, p.rows, ceil_div<int64_t>(columns_of_d(p), kScaleBlock), 1});
 }
 
 Placement c_of(const FoldProblem& p) {
@@ -30,15 +40,29 @@ Placement bias_of(const FoldProblem& p) {
 
 void check_function(const FoldProblem& p, Messages& out) {
   if (p.function == nullptr) return;
-  const bool named = p.function->activation() != Activation::none;
-  const std::string what = named ? fmt::format("activation is {}", to_string(p.function->activation()))
-                                 : "the function takes acc.gate and acc.up";
-  if (p.function->gates() != Gates::none) out.add("{}, whose gates are no sum; apply it to the result", what);
+  if (gates_of(p) != Gates::none) {
+    if (p.columns % 2 != 0) out.add("columns is {}; gates join two of them, so they must be even", p.columns);
+    if (p.has_c) out.add("c is given, but a function of gates, to which nothing is added; leave c out");
+  }
   if (!p.function->inputs().empty() || p.function->outputs().size() > 1)
     out.add("the function has inputs or further outputs, but a fold has none; apply it to the result");
 }
 
+void check_scales(const FoldProblem& p, Messages& out) {
+  if (p.scale_out.kind == Scaling::none) return;
+  if (p.scale_out.kind != Scaling::block || p.scale_out.rows != 1)
+    out.add("scale_out is not of blocks of 1 row by {} columns; no other scales are found", kScaleBlock);
+  if (!check_layout("scale_out", scale_out_of(p), true, out)) return;
+  if (overlaps_itself(scale_out_of(p)))
+    out.add("scale_out overlaps itself, with strides {} and {}; pass one that does not", p.scale_out.stride_row,
+            p.scale_out.stride_k);
+}
+
 }  // namespace
+
+int64_t columns_of_d(const FoldProblem& p) {
+  return gates_of(p) == Gates::none ? p.columns : p.columns / 2;
+}
 
 void check_types(const FoldProblem& p, Messages& out) {
   const auto check = [&](const char* name, DType type) {
@@ -55,9 +79,14 @@ void check_types(const FoldProblem& p, Messages& out) {
   if (p.has_c) check("c", p.c.dtype);
   if (p.has_bias) check("bias", p.bias);
   if (p.d.dtype == DType::i32) out.add("d is int32; a sum over ranks is a float, or of 8 bits with scale_d");
-  if ((size_of(p.d.dtype) == 1) != p.has_scale_d)
+  if (p.has_scale_d && finds_scales(p))
+    out.add("scale_d is given beside scale_out, whose scales are found; leave one of them out");
+  if ((size_of(p.d.dtype) == 1) != (p.has_scale_d || finds_scales(p)))
     out.add("d is {} and scale_d {}; 8 bits are scaled, and nothing else is", to_string(p.d.dtype),
-            p.has_scale_d ? "is given" : "is missing");
+            p.has_scale_d     ? "is given"
+            : finds_scales(p) ? "is found"
+                              : "is missing");
+  if (p.ue8m0_scale_out && !finds_scales(p)) out.add("ue8m0_scale_out is set, but no scales are found; leave it");
 }
 
 std::vector<std::string> validate(const FoldProblem& p) {
@@ -73,7 +102,8 @@ std::vector<std::string> validate(const FoldProblem& p) {
     } else if (p.rows > 0 && p.columns > 0) {
       check_rows("partial", matrix_of(p, p.partial), false, out);
       if (p.has_c) check_rows("c", c_of(p), false, out);
-      check_rows("d", matrix_of(p, p.d), true, out);
+      check_rows("d", d_of(p), true, out);
+      check_scales(p, out);
     }
   }
   check_types(p, out);
@@ -88,13 +118,14 @@ std::vector<std::string> validate(const FoldProblem& p) {
 }
 
 bool can_push(const FoldProblem& p) {
-  const int64_t most = int64_t(kMostCtas) * kFoldThreads * 16 * pushed_pieces(uint32_t(p.ranks));
-  return p.ranks <= kMostPushingRanks && is_wide_float(p.partial.dtype) &&
-         p.rows * p.columns * size_of(p.partial.dtype) <= most && config_of(p).vectors;
+  if (p.ranks > kMostPushingRanks || !is_wide_float(p.partial.dtype)) return false;
+  const FoldConfig config = config_of(p);
+  const int64_t most = int64_t(kMostCtas) * kFoldThreads * pushed_pieces(config.ranks);
+  return config.vectors && p.rows * fold_pieces(config, uint32_t(columns_of_d(p))) * fold_vectors(config) <= most;
 }
 
 bool can_strip(const FoldProblem& p) {
-  return p.device != kCpu && is_wide_float(p.partial.dtype) &&
+  return gates_of(p) == Gates::none && !finds_scales(p) && p.device != kCpu && is_wide_float(p.partial.dtype) &&
          fits_strips(p.ranks, p.rows, p.columns, size_of(p.partial.dtype));
 }
 
@@ -105,22 +136,26 @@ FoldConfig config_of(const FoldProblem& p) {
                     .has_c = p.has_c,
                     .has_bias = p.has_bias,
                     .has_scale_d = p.has_scale_d,
+                    .finds_scales = finds_scales(p),
+                    .ue8m0 = p.ue8m0_scale_out,
                     .pushed = p.pushed,
                     .strip_vectors = p.in_strips ? strip_vectors(uint32_t(p.rows), size_of(p.partial.dtype)) : 0,
                     .has_function = p.function != nullptr,
+                    .gates = gates_of(p),
                     .function = p.function};
   if (p.has_c) config.c = p.c.dtype;
   if (p.has_bias) config.bias = p.bias;
   // D's pieces have as many elements, so twice the bytes where it is wider.
-  config.vectors = p.columns % fold_elements(config) == 0 && widest_access(matrix_of(p, p.partial)) == 16 &&
-                   widest_access(matrix_of(p, p.d)) >= min_of(16u, fold_elements(config) * size_of(p.d.dtype));
+  config.vectors = columns_of_d(p) % fold_elements(config) == 0 && widest_access(matrix_of(p, p.partial)) == 16 &&
+                   widest_access(d_of(p)) >= min_of(16u, fold_elements(config) * size_of(p.d.dtype));
   return config;
 }
 
 void check_arguments(const FoldProblem& p, const FoldArguments& arguments) {
   const Placement partial = matrix_of(p, p.partial);
   const NamedOperand others[] = {
-      {"d", matrix_of(p, p.d), arguments.d, true, false, true},
+      {"d", d_of(p), arguments.d, true, false, true},
+      {"scale_out", scale_out_of(p), arguments.scale_out, true},
       {"c", c_of(p), arguments.c, false, false, true},
       {"bias", bias_of(p), arguments.bias, false},
       {"scale_a", scale_of(p.scale_a, p.rows), arguments.scale_a, false},
@@ -129,8 +164,12 @@ void check_arguments(const FoldProblem& p, const FoldArguments& arguments) {
   };
   check_operands(others);
   for (int64_t r = 0; r < p.ranks; ++r) {
-    const NamedOperand pair[] = {others[0], {"a partial result", partial, arguments.partials[r], false}};
+    const NamedOperand own{"a partial result", partial, arguments.partials[r], false};
+    const NamedOperand pair[] = {others[0], own};
     check_operands(pair);
+    if (!finds_scales(p)) continue;
+    const NamedOperand other[] = {others[1], own};
+    check_operands(other);
   }
   if (arguments.group != nullptr && arguments.group->device() != p.device)
     refuse_value("group is of device {}, and d of {}; fold where the group is", arguments.group->device(), p.device);

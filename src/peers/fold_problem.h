@@ -2,12 +2,24 @@
 #pragma once
 
 #include "base/mix.h"
+#include "cleave/epilogue.h"
 #include "cleave/fold.h"
 #include "cleave/peers/fold_config.h"
 #include "cpu/thread_team.h"
 #include "problem/rules.h"
 
 namespace cleave {
+
+/// Half of the sum's, under gates.
+int64_t columns_of_d(const FoldProblem& problem);
+
+inline Gates gates_of(const FoldProblem& problem) {
+  return problem.function == nullptr ? Gates::none : problem.function->gates();
+}
+
+inline bool finds_scales(const FoldProblem& problem) {
+  return problem.scale_out.kind == Scaling::block;
+}
 
 /// Which dtypes go together.
 void check_types(const FoldProblem& problem, Messages& out);
@@ -32,6 +44,8 @@ inline void mix_in(const FoldProblem& p, Mix& mix) {
       uint64_t(p.pushed) << 19 ^ uint64_t(p.device + 3));
   mix(uint64_t(p.scale_a.kind) << 24 ^ uint64_t(p.scale_a.stride_row) << 16 ^ uint64_t(p.scale_b.kind) << 8 ^
       uint64_t(p.scale_b.stride_row));
+  mix(uint64_t(p.scale_out.stride_row) << 32 ^ uint64_t(p.scale_out.stride_k) << 8 ^ uint64_t(p.scale_out.kind) << 1 ^
+      uint64_t(p.ue8m0_scale_out));
   mix(reinterpret_cast<uintptr_t>(p.function));
 }
 

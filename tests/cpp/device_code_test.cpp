@@ -4,118 +4,18 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
-#include <barrier>
 #include <bit>
 #include <cstdint>
-#include <deque>
 #include <limits>
 #include <numeric>
 #include <random>
 #include <thread>
 #include <vector>
 
+#include "host_threads.h"
 #include "random.h"
 
-// What the compiler of kernels brings.
-#define CLEAVE_DEVICE inline
-#define __shared__
-
-namespace {
-
-struct Index {
-  uint32_t x;
-};
-struct uint2 {
-  uint32_t x, y;
-};
-struct uint4 {
-  uint32_t x, y, z, w;
-};
-thread_local Index threadIdx;
-Index blockIdx, blockDim, gridDim;
-
-constexpr uint32_t kWarp = 32, kMostThreads = 256;
-std::deque<std::barrier<>> warps;  // one each, and last the block's
-std::array<uint32_t, kMostThreads> exchanged;
-
-void __syncthreads() {
-  warps.back().arrive_and_wait();
-}
-void __syncwarp() {
-  warps[threadIdx.x / kWarp].arrive_and_wait();
-}
-
-/// What `use` makes of the values of all lanes.
-template <class Use>
-uint32_t exchange(uint32_t value, const Use& use) {
-  exchanged[threadIdx.x] = value;
-  __syncwarp();
-  const uint32_t result = use(&exchanged[threadIdx.x / kWarp * kWarp]);
-  __syncwarp();
-  return result;
-}
-uint32_t __shfl_up_sync(uint32_t, uint32_t value, uint32_t distance) {
-  const uint32_t lane = threadIdx.x % kWarp;
-  return exchange(value, [&](const uint32_t* of) { return of[lane - std::min(lane, distance)]; });
-}
-uint32_t __shfl_sync(uint32_t, uint32_t value, uint32_t lane) {
-  return exchange(value, [&](const uint32_t* of) { return of[lane]; });
-}
-float __shfl_xor_sync(uint32_t, float value, uint32_t distance) {
-  const uint32_t from = threadIdx.x % kWarp ^ distance;
-  return std::bit_cast<float>(exchange(std::bit_cast<uint32_t>(value), [&](const uint32_t* of) { return of[from]; }));
-}
-uint32_t __reduce_max_sync(uint32_t, uint32_t value) {
-  return exchange(value, [](const uint32_t* of) { return *std::max_element(of, of + kWarp); });
-}
-uint32_t __reduce_min_sync(uint32_t, uint32_t value) {
-  return exchange(value, [](const uint32_t* of) { return *std::min_element(of, of + kWarp); });
-}
-uint32_t __ballot_sync(uint32_t, bool value) {
-  return exchange(value, [](const uint32_t* of) {
-    uint32_t lanes = 0;
-    for (uint32_t i = 0; i < kWarp; ++i) lanes |= of[i] << i;
-    return lanes;
-  });
-}
-uint32_t __ffs(uint32_t bits) {
-  return bits == 0 ? 0 : uint32_t(std::countr_zero(bits)) + 1;
-}
-uint32_t __match_any_sync(uint32_t, uint32_t value) {
-  return exchange(value, [&](const uint32_t* of) {
-    uint32_t lanes = 0;
-    for (uint32_t i = 0; i < kWarp; ++i) lanes |= uint32_t(of[i] == value) << i;
-    return lanes;
-  });
-}
-int __popc(uint32_t bits) {
-  return std::popcount(bits);
-}
-void atomicAdd(uint32_t* to, uint32_t value) {
-  std::atomic_ref(*to) += value;
-}
-
-/// Runs `kernel` as a block of so many threads: the first of its grid, or another.
-template <class Kernel>
-void run_block(uint32_t threads, const Kernel& kernel, uint32_t block = 0, uint32_t blocks = 1) {
-  blockIdx = {block};
-  gridDim = {blocks};
-  blockDim = {threads};
-  warps.clear();
-  for (uint32_t i = 0; i < threads / kWarp; ++i) warps.emplace_back(kWarp);
-  warps.emplace_back(threads);
-  std::vector<std::jthread> running;
-  for (uint32_t i = 0; i < threads; ++i) {
-    running.emplace_back([&kernel, i] {
-      threadIdx = {i};
-      kernel();
-    });
-  }
-}
-
-}  // namespace
-
+// Behind what they ask for.
 #include "cleave/moe/rank.h"
 #include "cleave/route/choose.h"
 #include "cleave/route/logits.h"

@@ -10,6 +10,8 @@
 #include "cleave/core/element.h"
 #include "cleave/device.h"
 #include "cleave/epilogue.h"
+#include "cleave/quantize.h"
+#include "epilogue/evaluate.h"
 #include "expect_no_spills.h"
 #include "jit/nvrtc.h"
 #include "peers/fold_launch.h"
@@ -82,6 +84,84 @@ TEST(Fold, IntegersAreScaledWhenTheyAreAddedUp) {
   EXPECT_EQ(validate(problem)[0], "partial is float32, which is scaled already; scale_a and scale_b are of int32");
 }
 
+/// What comes behind a fold of float32 in two steps, by functions and quantisers of their own.
+struct TwoSteps {
+  std::vector<uint8_t> q;
+  std::vector<float> scales;
+};
+
+TwoSteps in_two_steps(std::vector<float> sums, int64_t rows, int64_t columns, const EpilogueFunction* function,
+                      DType q_type, bool ue8m0) {
+  const Gates gates = function == nullptr ? Gates::none : function->gates();
+  const int64_t of_d = gates == Gates::none ? columns : columns / 2, lines = ceil_div(of_d, int64_t(kScaleBlock));
+  std::vector<float> made(size_t(rows * of_d));
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t n = 0; n < of_d; ++n) {
+      const float* const of_row = sums.data() + row * columns;
+      float gate = of_row[n], up = 0.0f;
+      if (gates == Gates::halves) up = of_row[of_d + n];
+      if (gates == Gates::interleaved) gate = of_row[2 * n], up = of_row[2 * n + 1];
+      float line[kEvaluatedLanes] = {gate}, ups[kEvaluatedLanes] = {up};
+      float* const outputs[] = {line};
+      if (function != nullptr) {
+        std::vector<float> scratch = function->evaluator().scratch();
+        function->evaluator()(1, line, ups, nullptr, outputs, scratch);
+      }
+      made[size_t(row * of_d + n)] = line[0];
+    }
+  }
+  TwoSteps result{std::vector<uint8_t>(made.size()), std::vector<float>(size_t(rows * lines))};
+  const QuantizeProblem quantize{.rows = rows,
+                                 .cols = of_d,
+                                 .granularity = Granularity::block_1x128,
+                                 .x = {.dtype = DType::f32, .stride_row = of_d, .alignment = 4},
+                                 .q = {.dtype = q_type, .stride_row = of_d, .alignment = 1},
+                                 .scale = {.dtype = DType::f32, .stride_row = lines},
+                                 .ue8m0_scale = ue8m0,
+                                 .device = kCpu};
+  plan(quantize)->run({.x = made.data(), .q = result.q.data(), .scale = result.scales.data()}, nullptr);
+  return result;
+}
+
+TEST(Fold, GatesAndScalesHaveTheBitsOfStepsBehindIt) {
+  constexpr int64_t kRanks = 3, kRows = 5;
+  for (const int64_t columns : {600, 256, 2}) {
+    std::vector<std::vector<float>> partials;
+    FoldArguments arguments;
+    for (int64_t r = 0; r < kRanks; ++r) {
+      partials.push_back(random_floats(size_t(kRows * columns), uint32_t(r)));
+      arguments.partials[r] = partials.back().data();
+    }
+    const auto bias = random_floats(size_t(columns), 91);
+    arguments.bias = bias.data();
+    FoldProblem problem = problem_of(kRanks, kRows, columns);
+    problem.has_bias = true;
+    std::vector<float> sums(size_t(kRows * columns));
+    arguments.d = sums.data();
+    plan(problem)->run(arguments, nullptr);
+    for (const Activation activation :
+         {Activation::none, Activation::gelu_erf, Activation::swiglu, Activation::swiglu_interleaved}) {
+      for (const DType type : {DType::e4m3, DType::i8}) {
+        problem.function = epilogue_of(activation).function;
+        const int64_t of_d = columns_of_d(problem), lines = ceil_div(of_d, int64_t(kScaleBlock));
+        problem.d = {.dtype = type, .stride_row = of_d, .alignment = 1};
+        problem.scale_out = {.kind = Scaling::block, .stride_row = 1, .stride_k = kRows};  // "mn"
+        problem.ue8m0_scale_out = type == DType::e4m3;
+        ASSERT_TRUE(validate(problem).empty()) << validate(problem)[0];
+        std::vector<uint8_t> d(size_t(kRows * of_d), 0x55);
+        std::vector<float> scales(size_t(kRows * lines), -1.0f);
+        arguments.d = d.data(), arguments.scale_out = scales.data();
+        plan(problem)->run(arguments, nullptr);
+        const TwoSteps expected = in_two_steps(sums, kRows, columns, problem.function, type, problem.ue8m0_scale_out);
+        EXPECT_EQ(d, expected.q);
+        for (int64_t row = 0; row < kRows; ++row)
+          for (int64_t line = 0; line < lines; ++line)
+            ASSERT_EQ(scales[size_t(line * kRows + row)], expected.scales[size_t(row * lines + line)]);
+      }
+    }
+  }
+}
+
 TEST(Fold, RanksOfAGroupWaitForEachOther) {
   constexpr int kRanks = 4;
   constexpr int64_t kColumns = 24;
@@ -109,12 +189,30 @@ TEST(Fold, RanksOfAGroupWaitForEachOther) {
 TEST(Fold, BrokenRulesAreNamed) {
   FoldProblem p = problem_of(17, 4, 8);
   p.function = epilogue_of(Activation::swiglu).function;
+  p.columns = 9;
   p.d.dtype = DType::i8;
-  const auto said = validate(p);
-  ASSERT_EQ(said.size(), 3u);
+  p.has_c = true;
+  p.c = p.partial;
+  auto said = validate(p);
+  ASSERT_EQ(said.size(), 4u);
   EXPECT_EQ(said[0], "ranks is 17; it must be from 1 to 16");
-  EXPECT_EQ(said[1], "activation is swiglu, whose gates are no sum; apply it to the result");
-  EXPECT_EQ(said[2], "d is int8 and scale_d is missing; 8 bits are scaled, and nothing else is");
+  EXPECT_EQ(said[1], "columns is 9; gates join two of them, so they must be even");
+  EXPECT_EQ(said[2], "c is given, but a function of gates, to which nothing is added; leave c out");
+  EXPECT_EQ(said[3], "d is int8 and scale_d is missing; 8 bits are scaled, and nothing else is");
+  p = problem_of(2, 4, 8);
+  p.d.dtype = DType::i8;
+  p.has_scale_d = true;
+  p.scale_out = {.kind = Scaling::block, .stride_row = 0, .stride_k = 1};
+  said = validate(p);
+  ASSERT_EQ(said.size(), 2u);
+  EXPECT_EQ(said[1], "scale_d is given beside scale_out, whose scales are found; leave one of them out");
+  p.has_scale_d = false;
+  p.scale_out.stride_row = 1;
+  EXPECT_TRUE(validate(p).empty());
+  p.d.dtype = DType::f32;
+  EXPECT_EQ(validate(p)[0], "d is float32 and scale_d is found; 8 bits are scaled, and nothing else is");
+  p.scale_out.kind = Scaling::vector;
+  EXPECT_EQ(validate(p)[0], "scale_out is not of blocks of 1 row by 128 columns; no other scales are found");
 }
 
 TEST(FoldLaunches, EveryRankHasTheSameCtas) {
@@ -153,6 +251,49 @@ TEST(FoldLaunches, VectorsAreAlignedInBoth) {
   EXPECT_TRUE(config_of(p).vectors);
   p.columns = 60;
   EXPECT_FALSE(config_of(p).vectors);
+}
+
+TEST(FoldLaunches, LinesOfColumnsAreOfNeighbouringThreads) {
+  FoldProblem p = problem_of(2, 3, 400, kPlanOnlyH100);
+  p.d = {.dtype = DType::e4m3, .stride_row = 200, .alignment = 16};
+  p.function = epilogue_of(Activation::swiglu).function;
+  p.scale_out = {.kind = Scaling::block, .stride_row = 2, .stride_k = 1};
+  for (const DType type : {DType::f32, DType::bf16}) {
+    p.partial.dtype = type;
+    const FoldConfig config = config_of(p);
+    EXPECT_TRUE(config.vectors);
+    EXPECT_EQ(32 % (kScaleBlock / fold_elements(config)), 0u);
+    const FoldParams params = fold_launches(p)[0].params;
+    EXPECT_EQ(params.row.divisor, 2 * kScaleBlock / fold_elements(config));
+    EXPECT_EQ(params.pieces, 3 * params.row.divisor);
+    EXPECT_EQ(params.columns, 200u);
+  }
+  p.columns = 396, p.d.stride_row = 198;
+  EXPECT_FALSE(config_of(p).vectors);  // 8 neighbours nevertheless, as far as they exist
+  EXPECT_EQ(fold_launches(p)[0].params.row.divisor, 2 * kScaleBlock / 8);
+}
+
+TEST(FoldLaunches, GatesThatArePushedFitTheirPlaces) {
+  for (const int64_t ranks : {2, 8}) {
+    for (const bool scales : {false, true}) {
+      FoldProblem p = problem_of(ranks, 1, 8192, kPlanOnlyH100);
+      p.partial.dtype = DType::bf16;
+      p.d = {.dtype = scales ? DType::e4m3 : DType::bf16, .stride_row = 4096};
+      p.function = epilogue_of(Activation::swiglu).function;
+      if (scales) p.scale_out = {.kind = Scaling::block, .stride_row = 32, .stride_k = 1};
+      for (p.rows = p.most_rows = 1; can_push(p); p.rows = p.most_rows = p.rows + 1) {
+        p.pushed = true;
+        const FoldLaunch launch = fold_launches(p)[0];
+        EXPECT_LE(launch.params.pieces, launch.shape.grid.x * launch.shape.block.x * fold_pushes(launch.config));
+        EXPECT_LE(launch.shape.grid.x, kMostCtas);
+        EXPECT_EQ(launch.shape.block.x * fold_pushes(launch.config) * fold_vectors(launch.config),
+                  kFoldThreads * pushed_pieces(uint32_t(ranks)));
+        p.pushed = false;
+      }
+      EXPECT_EQ(p.rows, ranks == 2 ? 129 : 65);
+      EXPECT_FALSE(can_strip(p));
+    }
+  }
 }
 
 TEST(FoldLaunches, WhatIsPushedIsSmallAndInWholePieces) {
@@ -249,7 +390,7 @@ TEST(PushLaunches, EachConfigurationHasItsPlace) {
 }
 
 TEST(PeerKernels, CompileWithoutSpills) {
-  std::set<std::string> sources;
+  std::set<std::string> sources, of_few_threads;
   for (const uint32_t bytes : {16, 4, 1})
     for (const uint32_t second : {0u, bytes})
       for (const bool keeps : {false, true}) sources.insert(translation_unit(PushRowsConfig{bytes, second, keeps}));
@@ -266,6 +407,29 @@ TEST(PeerKernels, CompileWithoutSpills) {
       sources.insert(translation_unit(FoldKernel::fold, config));
     }
   }
+  const auto add = [&](const FoldConfig& config) {
+    (fold_threads(config) == kFoldThreads ? sources : of_few_threads)
+        .insert(translation_unit(FoldKernel::fold, config));
+  };
+  for (const uint32_t ranks : {2, 8, 16}) {
+    for (const DType type : {DType::bf16, DType::f32, DType::i32}) {
+      if (type == (ranks == 8 ? DType::i32 : DType::f32) && ranks > 2) continue;
+      for (const Activation activation : {Activation::swiglu, Activation::swiglu_interleaved}) {
+        const EpilogueProblem epilogue = epilogue_of(activation);
+        FoldConfig config{.ranks = ranks, .partial = type, .d = DType::bf16, .has_bias = true};
+        config.has_function = true;
+        config.function = epilogue.function;
+        config.gates = epilogue.gates;
+        if (activation == Activation::swiglu) config.d = DType::e4m3, config.finds_scales = true;
+        add(config);
+        config.pushed = ranks <= kMostPushingRanks && type != DType::i32;
+        if (config.pushed) add(config);
+        config.pushed = config.vectors = false;
+        if (ranks == 2 && config.finds_scales) add(config);
+      }
+    }
+    add({.ranks = ranks, .d = DType::i8, .finds_scales = true, .ue8m0 = ranks == 2});
+  }
   for (const size_t bytes : {0, 16, 4, 1}) sources.insert(translation_unit(gather_config(bytes, nullptr)));
   for (const uint32_t ranks : {2, 8, 16})
     sources.insert(translation_unit(FoldKernel::fold, FoldConfig{.ranks = ranks, .partial = DType::i32}));
@@ -274,6 +438,8 @@ TEST(PeerKernels, CompileWithoutSpills) {
   constexpr uint32_t kRegisters = 65536 / (2 * kFoldThreads);
   expect_no_spills(sources, "sm_90a", kRegisters);
   expect_no_spills(sources, "sm_80", kRegisters);
+  expect_no_spills(of_few_threads, "sm_90a", 255);
+  expect_no_spills(of_few_threads, "sm_80", 255);
 }
 
 }  // namespace

@@ -14,14 +14,14 @@ import threading
 import time
 
 import torch
-from virtual_ranks import all_gather_of, in_rank_order
+from virtual_ranks import all_gather_of, in_rank_order, quantised
 
 import cleave
 from cleave import _core
 
 ROWS, COLUMNS, DEPTH = 6, 64, 32
-KINDS = ("read", "pushed", "gathered", "sent", "summed", "scattered", "multiplied", "broken")
-WEIGHTS = (4, 4, 4, 4, 4, 4, 4, 0.02)
+KINDS = ("read", "pushed", "quantised", "gathered", "sent", "summed", "scattered", "multiplied", "broken")
+WEIGHTS = (4, 4, 4, 4, 4, 4, 4, 4, 0.02)
 PLACE = 16384
 
 
@@ -94,6 +94,8 @@ class Rank:
             self.group.gather(mine.data_ptr(), own.nbytes, everyones.data_ptr(), kind, 0)
             return everyones, self.parts
         parts, out = [self.place(r, at) for r in range(self.size)], torch.empty_like(own)
+        if kind == "quantised":
+            return quantised(parts, ROWS, self.group, kind, number % 2 == 0), quantised(list(self.parts))
         options = None, None, None, None, None, "none", ROWS, self.group, kind, kind == "pushed", None
         _core.fold(parts, out, *options)
         return out, self.sum

@@ -23,7 +23,8 @@ import cleave
 from cleave import _core
 
 COLUMNS, ROUNDS_AT_ONCE = 1024, 64
-KINDS = ("pushed", "read", "gathered", "sent", "inside")  # the last: some ranks' products add up themselves
+# The last: some ranks' products add up themselves.
+KINDS = ("pushed", "read", "quantised", "pushed and quantised", "gathered", "sent", "inside")
 INSIDE, DEPTH = 256, 128  # columns and K of these: few CTAs, of which an SM has room for one
 
 
@@ -64,6 +65,18 @@ def in_rank_order(parts: torch.Tensor | list[torch.Tensor]) -> torch.Tensor:
     for part in parts[1:]:
         total += part
     return total
+
+
+def quantised(
+    parts: list[torch.Tensor], most_rows: int = 0, group: Any = None, call: str = "", pushed: bool = False
+) -> torch.Tensor:
+    """What a sum with gates becomes in 8 bits, and its scales behind that, as bytes of rows."""
+    rows, columns = parts[0].shape[0], parts[0].shape[1] // 2
+    made = parts[0].new_empty(rows, columns + 4 * -(-columns // 128), dtype=torch.uint8)
+    q, scales = made[:, :columns].view(torch.float8_e4m3fn), made[:, columns:].view(torch.float32)
+    options = "swiglu", most_rows or rows, group, call, pushed, None, False, scales, True
+    _core.fold(parts, q, None, None, None, None, None, *options)
+    return made
 
 
 class Ranks:
@@ -114,12 +127,13 @@ class Ranks:
         for pushed in (False, True):
             parts = [self.parts[r, 0] for r in range(self.size)]
             _core.fold(parts, self.sums[0, 0], None, None, None, None, None, "none", self.rows, None, "", pushed, None)
+            quantised(parts, pushed=pushed)
         products = [self.products[r, 0] for r in range(self.size)]
         out = torch.empty_like(products[0])
         strips = None, None, None, None, None, "none", self.rows_inside
         for stream in self.streams:
             with torch.cuda.stream(stream):
-                room = [torch.empty(1 << 18, dtype=torch.uint8, device="cuda") for _ in range(ROUNDS_AT_ONCE)]
+                room = [torch.empty(1 << 19, dtype=torch.uint8, device="cuda") for _ in range(ROUNDS_AT_ONCE)]
                 del room
         torch.cuda.synchronize()
         for rank in range(self.size):  # these meet; the first compiles
@@ -174,6 +188,10 @@ class Ranks:
                     group.gather(own.data_ptr(), own.nbytes, out.data_ptr(), kind, self.streams[rank].cuda_stream)
                 else:
                     parts = [staging[r][place] for r in range(self.size)]
+                    if "quantised" in kind:
+                        pushed = kind.startswith("pushed")
+                        self.made.setdefault(at, []).append(quantised(parts, self.rows, group, kind, pushed))
+                        continue
                     out = self.sums[rank, at]
                     _core.fold(
                         parts, out, None, None, None, None, None, "none", self.rows, group, kind, kind == "pushed", None
@@ -190,11 +208,13 @@ class Ranks:
             for group in self.groups:
                 assert not group.problem(), group.problem()
             for at, made in self.made.items():
+                inside = kinds[at] == "inside"
+                expected = in_rank_order(self.products[:, at]) if inside else quantised(list(self.parts[:, at]))
                 for x in made:
-                    assert torch.equal(x, in_rank_order(self.products[:, at])), (self.size, first + at, "inside")
+                    assert torch.equal(x, expected), (self.size, first + at, kinds[at])
             self.made.clear()
             for at, kind in enumerate(kinds):
-                if kind == "inside":
+                if kind == "inside" or "quantised" in kind:
                     continue
                 expected = self.parts[:, at] if kind in ("gathered", "sent") else in_rank_order(self.parts[:, at])
                 made = self.all[:, at] if kind in ("gathered", "sent") else self.sums[:, at]

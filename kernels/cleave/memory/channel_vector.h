@@ -46,6 +46,16 @@ template <DType T, uint32_t Count>
 CLEAVE_DEVICE void store_vector(char* to, const float (&values)[Count]) {
   if constexpr (Count == 1) {
     store_element(T, to, 0, values[0]);
+  } else if constexpr (size_of(T) == 1) {
+    uint32_t words[Count / 4];
+    CLEAVE_UNROLL
+    for (uint32_t i = 0; i < Count; i += 4)
+      words[i / 4] = pack_bytes(T, values[i], values[i + 1]) | pack_bytes(T, values[i + 2], values[i + 3]) << 16;
+    if constexpr (Count == 8) {
+      *reinterpret_cast<uint2*>(to) = make_uint2(words[0], words[1]);
+    } else {
+      *reinterpret_cast<uint32_t*>(to) = words[0];
+    }
   } else if constexpr (size_of(T) == 4) {
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < Count; i += 2)

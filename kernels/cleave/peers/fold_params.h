@@ -11,8 +11,9 @@ namespace cleave {
 struct FoldParams {
   MeetingParams meeting;
   uint32_t rows = 0;
-  uint32_t pieces = 0;  // of all rows
-  FastDivmod row;       // pieces of one
+  uint32_t columns = 0;  // of D
+  uint32_t pieces = 0;   // of all rows
+  FastDivmod row;        // pieces of one
   const void* partials[kMostRanks] = {};
   int64_t partial_stride = 0;
   const float* scale_a = nullptr;  // of the rows of what i32 partial results are sums of; nullptr: 1
@@ -22,6 +23,8 @@ struct FoldParams {
   int64_t c_stride = 0;
   const void* bias = nullptr;
   const float* scale_d = nullptr;
+  float* scale_out = nullptr;  // one for each 128 columns of a row, where they are found
+  int64_t scale_out_row_stride = 0, scale_out_block_stride = 0;
   void* d = nullptr;
   int64_t d_stride = 0;
 };

@@ -69,7 +69,7 @@ def gemm_all_reduce(
         group: a ProcessGroup, its name, a DeviceMesh of one dimension; None is the default group.
         bias: [N], added once to the sum; the same on all ranks.
         c: [M, N], added once to the sum; the same on all ranks.
-        activation: of the sum, as in `cleave.gemm`: those that join columns, "swiglu", too, of b's columns.
+        activation: of the sum, as in `cleave.gemm`: those that join columns, "swiglu", too, of b's columns, without c.
         out_dtype: of the result; a's otherwise.
         partial_dtype: float16, bfloat16 or float32: what each rank's product is rounded to before it is sent and
             added; a's otherwise.

@@ -27,7 +27,7 @@ def call(name: str, *arguments: Any, only: dict[str, Any] | None = None, **optio
     the profiler. Options that the schema does not have, and tensors among them, go by the operator, too. only: what the
     implementation alone is told.
     """
-    if is_watched(arguments) or (options and not _are_plain(name, options)):
+    if is_watched(arguments) or (options and not are_plain(name, options)):
         if options and not is_compiling():
             _check_names(name, options)
         return getattr(torch.ops.cleave, name)(*arguments, **options)
@@ -68,7 +68,7 @@ def known_gather(
     return peers.forms.gathers.run(a, b, scale_a, scale_b, bias, None, "none", None, "auto", None, False, False)
 
 
-def _are_plain(name: str, options: dict[str, Any]) -> bool:
+def are_plain(name: str, options: dict[str, Any]) -> bool:
     return all(option in _options_of(name) and type(x) in _PLAIN_OPTIONS for option, x in options.items())
 
 

@@ -1,5 +1,5 @@
-"""What is done to a whole sum behind the kernel that makes it: gates, which join two of its columns, and 8 bits with
-scales that are found. Both begin with float32 that nobody has rounded.
+"""A sum in 8 bits with scales that are found: those of 128 columns by the kernel that adds up, those of rows, of which
+none of its CTAs has all, by one behind it, from float32 that nobody has rounded.
 
 A large sum for all ranks is quantised where its rows are, so that its second trip has a byte of each value.
 """
@@ -12,10 +12,8 @@ import torch
 from torch import Tensor
 from torch.compiler import is_compiling
 
-from .._epilogue.activations import GATED, GRAPHS, PAIRED
-from .._epilogue.values import evaluate
-from . import _sums
-from ._direct import call
+from . import _operators, _sums
+from ._direct import are_plain, call, is_watched
 from ._peers import name_of, peers_of
 
 _ops = torch.ops.cleave
@@ -25,7 +23,7 @@ _SCALES = ("out_scale", "scale_major", "use_ue8m0")
 
 def is_more(options: dict[str, Any]) -> bool:
     """Whether a sum has it."""
-    return bool(options) and (options.get("activation") in GATED or any(name in options for name in _SCALES))
+    return bool(options) and any(name in options for name in _SCALES)
 
 
 def finished_sum(
@@ -33,61 +31,41 @@ def finished_sum(
 ) -> Tensor | tuple[Tensor, Tensor]:
     """A sum's operator of that name, of a and the other operands; or the result in 8 bits and its scales."""
     group_name = name_of(group, name)
-    activation, dtype = options.pop("activation", "none"), options.pop("out_dtype", None)
     granularity, *form = (options.pop(option, None) for option in _SCALES)
     form = {option: x for option, x in zip(_SCALES[1:], form, strict=True) if x is not None}
-    gated = activation in GATED
-    _check(activation if gated else None, granularity, form, dtype, operands[0].shape[-1], c, options)
-    options |= {"activation": "none" if gated else activation, "out_dtype": torch.float32}
+    _check(granularity, form, options)
+    if granularity is None:
+        return call(name, a, *operands, group_name, bias, c, **options)
+    dtype = options.pop("out_dtype")
 
-    def finish(sums: Tensor) -> tuple[Tensor, ...]:
-        made = gate(activation, sums) if gated else sums
-        if granularity is None:
-            return (made.to(dtype or (torch.bfloat16 if a.itemsize == 1 else a.dtype)),)
-        return _ops.quantize(made, dtype, granularity, **form)
+    def quantized(name: str, c: Tensor | None) -> tuple[Tensor, Tensor]:
+        watched = granularity == "row" or is_watched((a, *operands, bias, c))
+        if not watched and are_plain(name, options):
+            lines = _sums.Lines(form.get("scale_major", "k"), form.get("use_ue8m0", False))
+            given = *operands, group_name, bias, c
+            return _operators.IMPLEMENTATIONS[name](a, *given, out_dtype=dtype, lines=lines, **options)
+        sums = call(name, a, *operands, group_name, bias, c, out_dtype=torch.float32, **options)
+        return _ops.quantize(sums, dtype, granularity, **form)
 
     # Compiled calls do not ask how many ranks there are, and have the same bits.
-    at_once = granularity is None or name.endswith("reduce_scatter") or is_compiling()
-    if at_once or _is_one_shot(a, operands[0], group_name, options):
-        made = finish(call(name, a, *operands, group_name, bias, c, **options))
-        return made if granularity is not None else made[0]
+    if name.endswith("reduce_scatter") or is_compiling() or _is_one_shot(a, operands[0], group_name, options):
+        return quantized(name, c)
     peers = peers_of(group_name)
     first, rows = peers.rank * peers.share(a.shape[0]), a.shape[0]
     c = None if c is None else c[first : first + peers.own(rows)]
-    scattered = name.replace("all_reduce", "reduce_scatter")
-    q, scale = finish(call(scattered, a, *operands, group_name, bias, c, **options))
+    q, scale = quantized(name.replace("all_reduce", "reduce_scatter"), c)
     moved = {"rows": rows, "transport": options.get("transport", "auto")}
     all_q = _ops.all_gather_rows(q.view(torch.uint8), group_name, **moved).view(dtype)
     all_scales = _ops.all_gather_rows(scale.contiguous(), group_name, **moved)
     return all_q, all_scales.t().contiguous().t() if form.get("scale_major") == "mn" else all_scales
 
 
-def gate(activation: str, sums: Tensor) -> Tensor:
-    """[rows, n] of [rows, 2 * n], in float32."""
-    graph = GRAPHS[activation]
-    halves = (sums[:, 0::2], sums[:, 1::2]) if activation in PAIRED else sums.chunk(2, 1)
-    wanted = graph.outputs["d"][1]
-    return evaluate(graph, [wanted], dict(zip(graph.sums, halves, strict=True)))[wanted]
-
-
 def _is_one_shot(a: Tensor, b: Tensor, group_name: str, options: dict[str, Any]) -> bool:
-    partial = options.get("partial_dtype") or (torch.bfloat16 if a.itemsize == 1 else a.dtype)
-    return _sums.is_one_shot(a.shape[0] * b.shape[1] * partial.itemsize, peers_of(group_name).size)
+    partial = _sums.partial_of(a, options.get("partial_dtype"), options.get("order") == "k")
+    return _sums.ways_of(a.shape[0], b.shape[1], partial, peers_of(group_name).size, False)[2]
 
 
-def _check(
-    gates: str | None,
-    granularity: str | None,
-    form: dict[str, Any],
-    dtype: torch.dtype | None,
-    columns: int,
-    c: Tensor | None,
-    options: dict[str, Any],
-) -> None:
-    if gates is not None and columns % 2:
-        raise ValueError(f"b has {columns} columns; {gates} joins two of them, so they must be even")
-    if gates is not None and c is not None:
-        raise ValueError(f"c is given, but activation is {gates}, to which nothing is added; leave c out")
+def _check(granularity: str | None, form: dict[str, Any], options: dict[str, Any]) -> None:
     if granularity is None:
         if form:
             raise ValueError(f"{next(iter(form))} is given, but no scales are found; pass out_scale, or leave it out")
@@ -97,9 +75,12 @@ def _check(
             f"out_scale is {granularity!r}; it must be {' or '.join(map(repr, _BY_ROWS))}: a scale of more rows would "
             "depend on how they are dealt"
         )
+    if form.get("scale_major", "k") not in ("k", "mn"):
+        raise ValueError(f"scale_major is {form['scale_major']!r}; it must be 'k' or 'mn'")
     if options.get("scale_d") is not None:
         raise ValueError(
             f'scale_d is given beside out_scale="{granularity}", which finds scales; leave one of them out'
         )
+    dtype = options.get("out_dtype")
     if dtype is None or dtype.itemsize != 1:
         raise TypeError(f'out_dtype is {dtype} beside out_scale="{granularity}"; pass torch.int8 or an 8-bit float')

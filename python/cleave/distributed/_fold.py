@@ -17,8 +17,6 @@ from .._epilogue.function import BoundEpilogue
 from .._epilogue.inputs import matrix, row
 from .._epilogue.value import Trace, Value
 
-ACTIVATIONS = tuple(name for name in _core.choices["activation"] if name not in GATED)  # whose gates are no sum
-
 MOST_FOLDED = 16  # partial results of one launch
 
 
@@ -36,10 +34,13 @@ def fold(
     call: str = "",
     pushed: bool = False,
     scales: tuple[Tensor | None, Tensor | None] = (None, None),
+    scale_out: Tensor | None = None,
+    use_ue8m0: bool = False,
 ) -> Tensor:
     """activation(((p0 + p1) + p2 ...) + c + bias) / scale_d, in float32 up to D's rounding.
 
-    partials: [M, N] of each rank. bias: [N]. c: [M, N]. scale_d: one element. group: whose staging the partial results
+    partials: [M, N] of each rank. bias: [N]. c: [M, N]. scale_d: one element. scale_out: where D's scales go, which are
+    found for each 128 columns, with use_ue8m0 as powers of two. group: whose staging the partial results
     are in; the ranks meet first, in what they call `call`, and each says how many rows any of them has at most. pushed:
     all of them make this sum, and may send each other what they have. More than 16 are added in several launches, whose
     sums between are float32: the same bits. scales: what the exact sum of int32 partial results is multiplied by, one
@@ -49,9 +50,11 @@ def fold(
         total = fold(partials[:MOST_FOLDED], torch.float32)
         partials = [total, *(part.float() for part in partials[MOST_FOLDED:])]
     if out is None:
-        out = torch.empty_like(partials[0], dtype=out_dtype, memory_format=torch.contiguous_format)
+        rows, columns = partials[0].shape
+        out = partials[0].new_empty(rows, columns // 2 if activation in GATED else columns, dtype=out_dtype)
     most = out.shape[0] if most_rows is None else most_rows
-    _core.fold(partials, out, *scales, bias, c, scale_d, activation, most, group, call, pushed, None)
+    given = bias, c, scale_d, activation, most, group, call, pushed, None, False, scale_out, use_ue8m0
+    _core.fold(partials, out, *scales, *given)
     return out
 
 

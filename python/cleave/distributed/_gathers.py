@@ -98,7 +98,7 @@ def all_gather_gemm(
     form = peers.forms.get(key)
     if form is None:
         _rules.check_operands(a, b, False, "all_gather_gemm")
-        _rules.check_epilogue(a, b.shape[1], bias, activation, gathers=True)
+        _rules.check_epilogue(a, b.shape[1], bias, activation)
         _rules.check_out(out_dtype, None)
         form = peers.forms[key] = Form.of(peers, rows, b.shape[1], a, out_dtype=out_dtype, activation=activation)
     carrier = carrier_for(peers, a.device, transport, form.call, form.bytes, form.nccl_wins)
@@ -148,7 +148,7 @@ def all_gather_scaled_gemm(
     form = peers.forms.get(key)
     if form is None:
         _rules.check_operands(a, b, True, peers.operation)
-        _rules.check_epilogue(a, b.shape[1], bias, activation, gathers=True)
+        _rules.check_epilogue(a, b.shape[1], bias, activation)
         if out_dtype != torch.int32:  # which exact sums of int8 are
             _rules.check_out(out_dtype, None)
         kinds = {"out_dtype": out_dtype, "activation": activation}

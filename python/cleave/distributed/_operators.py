@@ -63,7 +63,7 @@ def _fake_sum(scatter: bool, scaled: bool) -> Callable[..., Tensor]:
         peers = peers_of(arguments[2 if scaled else 0])
         rows = peers.own(a.shape[0]) if scatter else a.shape[0]
         out = options.get("out_dtype") or (torch.bfloat16 if scaled else a.dtype)
-        return a.new_empty(rows, b.shape[1], dtype=out)
+        return a.new_empty(rows, columns_of(b, options.get("activation", "none")), dtype=out)
 
     return fake
 

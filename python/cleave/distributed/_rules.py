@@ -7,8 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .. import _core
 from .._epilogue.activations import GATED
-from ._fold import ACTIVATIONS, MOST_FOLDED
+from ._fold import MOST_FOLDED
 from ._peers import Peers
 
 _PARTIALS = (torch.float16, torch.bfloat16, torch.float32)
@@ -36,11 +37,9 @@ def check_operands(a: Tensor, b: Tensor, scaled: bool, name: str) -> None:
         raise TypeError(f"a is {a.dtype}, which {name} does not take; {instead}")
 
 
-def check_epilogue(a: Tensor, columns: int, bias: Tensor | None, activation: str, gathers: bool = False) -> None:
-    """gathers: it is of this rank's own product, whose columns gates may join."""
-    if activation not in ACTIVATIONS and not (gathers and activation in GATED):
-        why = "; cleave.distributed's functions apply gates to the sum" if activation in GATED else ""
-        raise ValueError(f"activation is {activation!r}; it must be one of {', '.join(ACTIVATIONS)}{why}")
+def check_epilogue(a: Tensor, columns: int, bias: Tensor | None, activation: str) -> None:
+    if activation not in _core.choices["activation"]:
+        raise ValueError(f"activation is {activation!r}; it must be one of {', '.join(_core.choices['activation'])}")
     if activation in GATED and columns % 2:
         raise ValueError(f"b has {columns} columns; {activation} joins two of them, so they must be even")
     if bias is not None and bias.shape != (columns,):
@@ -49,7 +48,14 @@ def check_epilogue(a: Tensor, columns: int, bias: Tensor | None, activation: str
 
 
 def check_sum(
-    a: Tensor, order: str, exact: bool, dtype: torch.dtype, rows: int, columns: int, **added: Tensor | None
+    a: Tensor,
+    order: str,
+    exact: bool,
+    dtype: torch.dtype,
+    rows: int,
+    columns: int,
+    activation: str,
+    **added: Tensor | None,
 ) -> None:
     """rows: of what this rank gets of the sum. exact: it is one of integers, which check_exact has seen."""
     if order == "k" and not exact:
@@ -64,6 +70,8 @@ def check_sum(
     if not exact and dtype not in _PARTIALS:
         raise TypeError(f"partial_dtype is {dtype}; it must be torch.float16, torch.bfloat16 or torch.float32")
     c = added["c"]
+    if c is not None and activation in GATED:
+        raise ValueError(f"c is given, but activation is {activation}, to which nothing is added; leave c out")
     if c is not None and c.shape != (rows, columns):
         raise ValueError(f"c is {list(c.shape)}; it must be [{rows}, {columns}], as this rank's part of the sum")
     _check_device(a, **added)

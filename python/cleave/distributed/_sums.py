@@ -10,6 +10,7 @@ from torch import Tensor
 
 from .. import _core, gemm, scaled_gemm
 from .._cost_over_ranks import is_one_shot, nccl_wins
+from .._epilogue.activations import GATED
 from .._torch_precision import precision
 from ..torch._operators.fake import default_dtype
 from . import _agreement, _rules
@@ -20,12 +21,40 @@ from ._rows import first_rows, rows_of
 from ._transports import Collectives, Multiply, carrier_for, fills_a_gpu, is_large, way_of
 
 
+class Lines(NamedTuple):
+    """Scales of D's that are found, for each 128 columns: "k" or "mn" as they lie, and whether they are powers of
+    two."""
+
+    major: str = "k"
+    use_ue8m0: bool = False
+
+    def made(self, like: Tensor, rows: int, columns: int) -> Tensor:
+        shape = rows, -(-columns // 128)
+        if self.major == "k":
+            return like.new_empty(shape, dtype=torch.float32)
+        return like.new_empty(shape[::-1], dtype=torch.float32).t()
+
+
+def partial_of(a: Tensor, asked: torch.dtype | None, exact: bool) -> torch.dtype:
+    """What each rank's product is rounded to."""
+    return torch.int32 if exact else asked or (torch.bfloat16 if a.itemsize == 1 else a.dtype)
+
+
+def ways_of(rows: int, columns: int, partial: torch.dtype, size: int, scatter: bool) -> tuple[bool, bool, bool]:
+    """Whether its products are not split along K, are moved in parts while others are made, and all ranks sum all."""
+    share = (rows + size - 1) // size
+    unsplit = is_large(rows, size, False) and fills_a_gpu(share, columns)  # sums of all rows as those of a rank's
+    large = unsplit and is_large(rows, size, not scatter)
+    return unsplit, large, not scatter and not large and is_one_shot(rows * columns * partial.itemsize, size)
+
+
 class Form(NamedTuple):
     """What follows from a sum's sizes, dtypes and options, which are checked once: the same on all ranks but for
     `own`."""
 
     rows: int
-    columns: int
+    columns: int  # of the product
+    made: int  # and of the result
     share: int  # of the rows, a rank's
     own: int  # this rank's
     scatter: bool
@@ -40,6 +69,7 @@ class Form(NamedTuple):
     transport: str
     split_k: tuple[str, int | None]  # mode and slices of this rank's product
     nccl_wins: bool
+    lines: Lines | None
     at_once: Any  # what one call of the module does through memory that all see; None for more than a product and a sum
 
     @classmethod
@@ -59,34 +89,37 @@ class Form(NamedTuple):
         transport: str,
         split_k: tuple[str, int | None] = ("auto", None),
         exact: bool = False,
+        lines: Lines | None = None,
     ) -> Form:
         """Raises ValueError or TypeError for what no sum over ranks has. exact: it is one of integers."""
         rows, size = a.shape[0], peers.size
         share, own = peers.share(rows), peers.own(rows)
-        partial = torch.int32 if exact else partial_dtype or (torch.bfloat16 if a.itemsize == 1 else a.dtype)
+        partial = partial_of(a, partial_dtype, exact)
         _rules.check_epilogue(a, columns, bias, activation)
-        _rules.check_sum(a, order, exact, partial, own if scatter else rows, columns, c=c, scale_d=scale_d)
-        _rules.check_out(out_dtype, scale_d)
-        unsplit = is_large(rows, size, False) and fills_a_gpu(share, columns)  # sums of all rows as those of a rank's
-        large = unsplit and is_large(rows, size, not scatter)
-        one_shot = not scatter and not large and is_one_shot(rows * columns * partial.itemsize, size)
+        _rules.check_sum(a, order, exact, partial, own if scatter else rows, columns, activation, c=c, scale_d=scale_d)
+        if lines is None:  # else finished_sum has seen that
+            _rules.check_out(out_dtype, scale_d)
+        unsplit, large, one_shot = ways_of(rows, columns, partial, size, scatter)
+        made = columns // 2 if activation in GATED else columns
         padded = rows if one_shot else size * share
         gathered = 0 if scatter or one_shot else share
-        takes = bytes_of(((padded, columns), partial), ((gathered, columns), out_dtype))
+        takes = bytes_of(((padded, columns), partial), ((gathered, made), out_dtype))
         call = (
             f"{peers.operation}(rows={rows}, columns={columns}, a={a.dtype}, partial_dtype={partial}, "
-            f"out_dtype={out_dtype}, activation={activation}, bias={bias is not None}, c={c is not None})"
+            f"out_dtype={out_dtype}, activation={activation}, bias={bias is not None}, c={c is not None}, "
+            f"out_scale={lines})"
         )
-        sizes = rows, columns, share, own, scatter, unsplit, large, one_shot, takes, call
+        sizes = rows, columns, made, share, own, scatter, unsplit, large, one_shot, takes, call
         at_once = None
         if one_shot or (scatter and not large):
             first, added, most = (0, rows, rows) if one_shot else (peers.rank * share, own, share)
-            in_strips = one_shot and a.is_cuda and a.itemsize > 1 and is_inside(rows, columns, partial.itemsize, size)
+            in_strips = one_shot and a.is_cuda and a.itemsize > 1 and made == columns and lines is None
+            in_strips = in_strips and is_inside(rows, columns, partial.itemsize, size)
             kinds = one_shot, in_strips, unsplit, exact, *split_k, partial, out_dtype, activation
-            at_once = _core.SumForm(rows, columns, first, added, most, *kinds, call)
+            at_once = _core.SumForm(rows, columns, first, added, most, *kinds, call, *(lines or ()))
         operation = "reduce_scatter" if scatter else "all_reduce"
         by_nccl = not large and nccl_wins(operation, rows * columns * partial.itemsize, size)
-        return cls(*sizes, activation, out_dtype, partial, transport, split_k, by_nccl, at_once)
+        return cls(*sizes, activation, out_dtype, partial, transport, split_k, by_nccl, lines, at_once)
 
     def how(self) -> dict[str, Any]:
         """How K is split inside a GPU: alike in sums of all rows and of each rank's, and for all rows where that is
@@ -109,20 +142,23 @@ def _sum(
     *,
     fuses: bool,
     scales: _rules.Scales = (None, None),
-) -> Tensor:
+) -> Tensor | tuple[Tensor, Tensor]:
     """fuses: whether `multiply` takes epilogue functions. scales: of all of K, of int32 partial results."""
     way = way_of(carrier, peers, form.call)
     rows, columns, activation, out_dtype = form.rows, form.columns, form.activation, form.out_dtype
     product = multiply, a, rows, columns, form.partial_dtype
+    lines = form.lines
+    found = None if lines is None else lines.made(a, rows if form.one_shot else form.own, form.made)
+    use_ue8m0 = lines is not None and lines.use_ue8m0
     if form.one_shot:
         parts = way.everyones(*product)
-        return fold(
-            parts, out_dtype, bias, c, activation, scale_d, most_rows=rows, pushed=True, scales=scales, **way.meeting
-        )
+        given = {"most_rows": rows, "pushed": True, "scales": scales, "scale_out": found, "use_ue8m0": use_ue8m0}
+        made = fold(parts, out_dtype, bias, c, activation, scale_d, **given, **way.meeting)
+        return made if found is None else (made, found)
     share, own, first = form.share, form.own, peers.rank * form.share
-    fused = fuses and is_fused(a, peers.size, c, bias, activation, scale_d)
-    whole = None if form.scatter else way.whole(a, rows, columns, out_dtype, form.large, fused)
-    made = a.new_empty(own, columns, dtype=out_dtype) if whole is None else first_rows(whole.own, own)
+    fused = fuses and found is None and is_fused(a, peers.size, c, bias, activation, scale_d)
+    whole = None if form.scatter else way.whole(a, rows, form.made, out_dtype, form.large, fused)
+    made = a.new_empty(own, form.made, dtype=out_dtype) if whole is None else first_rows(whole.own, own)
     if whole is not None and c is not None:
         c = c[first : first + own]
     for part, parts in way.shares(*product, form.large, fused):
@@ -135,13 +171,16 @@ def _sum(
         else:
             most = share if part.stop == own else part.stop - part.start
             given = {"out": rows_of(made, part), "most_rows": most, "scales": _rules.of_rows(scales, rows_of_a)}
+            given |= {"scale_out": None if found is None else found[part], "use_ue8m0": use_ue8m0}
             fold(parts, out_dtype, bias, added, activation, scale_d, **given, **way.meeting)
         if whole is not None:
             whole.made(part)
+    if found is not None:
+        return made, found
     return made if whole is None else whole.all()
 
 
-def of_products(name: str, scatter: bool) -> Callable[..., Tensor]:
+def of_products(name: str, scatter: bool) -> Callable[..., Any]:
     def implementation(
         a: Tensor,
         b: Tensor,
@@ -156,24 +195,26 @@ def of_products(name: str, scatter: bool) -> Callable[..., Tensor]:
         transport: str = "auto",
         split_k_mode: str = "auto",
         split_k_slices: int | None = None,
-    ) -> Tensor:
+        lines: Lines | None = None,
+    ) -> Any:
         peers = peers_of(group_name, name)
         asked = precision() if a.itemsize == 4 else None  # float32 is multiplied as torch says
         options = activation, out_dtype, partial_dtype, order, transport, split_k_mode, split_k_slices
         given = a, b, None, None, bias, c, None, *options
         if not _agreement.is_checked() and (made := peers.forms.sums.run(*given, asked, False)) is not None:
             return made
-        key = _core.kinds_of(a, b, bias, c), *options
+        key = _core.kinds_of(a, b, bias, c), *options, lines
         form = peers.forms.get(key)
         if form is None:
             _rules.check_operands(a, b, False, name)
             added = bias, c, None, out_dtype or default_dtype(a), activation, partial_dtype, order, transport
             split_k = split_k_mode, split_k_slices
-            form = peers.forms[key] = Form.of(peers, a, b.shape[1], scatter, *added, split_k)
+            form = peers.forms[key] = Form.of(peers, a, b.shape[1], scatter, *added, split_k, lines=lines)
 
         carrier = carrier_for(peers, a.device, form.transport, form.call, form.bytes, form.nccl_wins)
         if form.at_once is not None and type(carrier) is PeerMemory:
-            carrier.know(peers, peers.forms.sums, form.at_once, (*given, asked, False))
+            if lines is None:
+                carrier.know(peers, peers.forms.sums, form.at_once, (*given, asked, False))
             return _core.sum_over_ranks(carrier.places, form.at_once, a, b, None, None, bias, c, None, asked, False)
 
         def multiply(out: Tensor | None, rows: slice, epilogue: Any = None) -> Tensor:
@@ -191,7 +232,7 @@ def of_products(name: str, scatter: bool) -> Callable[..., Tensor]:
     return implementation
 
 
-def of_scaled_products(name: str, scatter: bool) -> Callable[..., Tensor]:
+def of_scaled_products(name: str, scatter: bool) -> Callable[..., Any]:
     def implementation(
         a: Tensor,
         b: Tensor,
@@ -210,14 +251,15 @@ def of_scaled_products(name: str, scatter: bool) -> Callable[..., Tensor]:
         transport: str = "auto",
         split_k_mode: str = "auto",
         split_k_slices: int | None = None,
-    ) -> Tensor:
+        lines: Lines | None = None,
+    ) -> Any:
         peers = peers_of(group_name, name)
         options = activation, out_dtype, partial_dtype, order, transport, split_k_mode, split_k_slices
         given = a, b, scale_a, scale_b, bias, c, scale_d, *options
         if not _agreement.is_checked() and (made := peers.forms.sums.run(*given, None, use_fast_accum)) is not None:
             return made
         tensors = _core.kinds_of(a, b, scale_a, scale_b, bias, c, scale_d)
-        key = tensors, *options
+        key = tensors, *options, lines
         exact = order == "k" and _rules.is_exact(a, b, scale_a, scale_b)
         form = peers.forms.get(key)
         if form is None:
@@ -225,12 +267,12 @@ def of_scaled_products(name: str, scatter: bool) -> Callable[..., Tensor]:
             if exact:
                 _rules.check_exact(partial_dtype, peers)
             added = bias, c, scale_d, out_dtype or torch.bfloat16
-            others = activation, partial_dtype, order, transport, (split_k_mode, split_k_slices), exact
+            others = activation, partial_dtype, order, transport, (split_k_mode, split_k_slices), exact, lines
             form = peers.forms[key] = Form.of(peers, a, b.shape[1], scatter, *added, *others)
         scales = (_rules.vector(scale_a), _rules.vector(scale_b)) if exact else (None, None)
         carrier = carrier_for(peers, a.device, form.transport, form.call, form.bytes, form.nccl_wins)
         if form.at_once is not None and type(carrier) is PeerMemory:
-            if not exact:
+            if not exact and lines is None:
                 carrier.know(peers, peers.forms.sums, form.at_once, (*given, None, use_fast_accum))
             operands = a, b, *(scales if exact else (scale_a, scale_b)), bias, c, scale_d, None, use_fast_accum
             return _core.sum_over_ranks(carrier.places, form.at_once, *operands)

@@ -60,7 +60,7 @@ void barrier(const Group& group, std::string_view call, uintptr_t stream, bool b
 /// Writes to `out`.
 void fold(const nb::list& partials, nb::handle out, nb::handle scale_a, nb::handle scale_b, nb::handle bias,
           nb::handle c, nb::handle scale_d, std::string_view activation, int64_t most_rows, const Group* group,
-          std::string_view call, bool pushed, nb::handle stream, bool in_strips) {
+          std::string_view call, bool pushed, nb::handle stream, bool in_strips, nb::handle scale_out, bool use_ue8m0) {
   TensorReader reader(stream);
   const auto read = [&](nb::handle array, const char* name) {
     return given(array) ? std::optional<Operand>(reader.read(array, name)) : std::nullopt;
@@ -70,10 +70,11 @@ void fold(const nb::list& partials, nb::handle out, nb::handle scale_a, nb::hand
                       .bias = read(bias, "bias"),
                       .c = read(c, "c"),
                       .scale_d = read(scale_d, "scale_d"),
+                      .scale_out = read(scale_out, "scale_out"),
                       .d = {}};
   for (const nb::handle partial : partials) tensors.partials.push_back(reader.read(partial, "a partial result"));
   tensors.d = reader.read_output(out, "out");
-  FoldCall made = make_call(tensors, from_string<Activation>(activation), most_rows);
+  FoldCall made = make_call(tensors, from_string<Activation>(activation), most_rows, use_ue8m0);
   made.arguments.group = group;
   made.arguments.call = call;
   made.problem.pushed = pushed && can_push(made.problem);
@@ -141,9 +142,9 @@ void bind_group(nb::module_& m) {
         "Whether products may add up themselves what so many ranks have, and folds may be in strips.");
   m.def("fold", &fold, "partials"_a, "out"_a, "scale_a"_a.none(), "scale_b"_a.none(), "bias"_a.none(), "c"_a.none(),
         "scale_d"_a.none(), "activation"_a, "most_rows"_a, "group"_a.none(), "call"_a, "pushed"_a, "stream"_a.none(),
-        "in_strips"_a = false,
+        "in_strips"_a = false, "scale_out"_a = nb::none(), "use_ue8m0"_a = false,
         "include/cleave/fold.h in Python: the sum over ranks of their partial results; pushed, where it can be, and in "
-        "strips.");
+        "strips; with a scale_out, D's scales are found.");
 }
 
 }  // namespace cleave::python

@@ -8,6 +8,8 @@
 #include <optional>
 
 #include "cleave/across.h"
+#include "cleave/core/math.h"
+#include "cleave/epilogue.h"
 #include "module/bindings.h"
 #include "operands/fold_operands.h"
 #include "peers/fold_problem.h"
@@ -24,6 +26,7 @@ namespace {
 /// What calls with the same sizes, dtypes and options have in common.
 struct SumForm {
   int64_t rows, columns;  // of each rank's product
+  int64_t made;           // columns of D
   int64_t first, own;     // which rows of it this rank adds up, and how many
   int64_t most;           // of any rank
   bool pushed;            // all ranks add up the same
@@ -34,7 +37,9 @@ struct SumForm {
   int32_t slices;         // 0: the planner chooses
   DType partial, d;
   Activation activation;
-  std::string call;  // how ranks name it to each other
+  std::string call;                      // how ranks name it to each other
+  std::optional<Major> lines_of_scales;  // D's are found, for each 128 columns, and lie so
+  bool use_ue8m0 = false;                // these are powers of two
 };
 
 /// What the product and the sum read.
@@ -73,13 +78,14 @@ std::optional<Operand> of_rows(std::optional<Operand> scales, const SumForm& for
 }
 
 /// What is added up, in the first of the places.
-FoldCall sum_of(const SumForm& form, const SumTensors& tensors, const Places& places, const Operand& d) {
-  FoldTensors t{.bias = tensors.bias, .c = tensors.c, .scale_d = tensors.scale_d, .d = d};
+FoldCall sum_of(const SumForm& form, const SumTensors& tensors, const Places& places, const Operand& d,
+                const std::optional<Operand>& scales) {
+  FoldTensors t{.bias = tensors.bias, .c = tensors.c, .scale_d = tensors.scale_d, .scale_out = scales, .d = d};
   if (form.exact) t.scale_a = of_rows(tensors.scale_a, form), t.scale_b = tensors.scale_b;
   const size_t offset = size_t(form.first * form.columns) * size_of(form.partial);
   for (int rank = 0; rank < places.group().size(); ++rank)
     t.partials.push_back(packed_matrix(places.at(rank, 0) + offset, form.partial, d.device, form.own, form.columns));
-  FoldCall sum = make_call(t, form.activation, form.most);
+  FoldCall sum = make_call(t, form.activation, form.most, form.use_ue8m0);
   sum.arguments.group = &places.group();
   sum.arguments.call = form.call;
   sum.problem.pushed = form.pushed && can_push(sum.problem);
@@ -111,7 +117,7 @@ std::shared_ptr<const GemmPlan> plan_of_whole(const SumForm& form, const SumTens
 
 /// `form` outlives it.
 MadeSum make_sum(const SumForm& form, const SumTensors& tensors, const Places& places, const Operand& d,
-                 PlanOptions options) {
+                 PlanOptions options, const std::optional<Operand>& scales = std::nullopt) {
   options.split_k_mode = form.split, options.split_k_slices = form.slices;
   if (form.unsplit && form.split == SplitKMode::automatic && default_determinism() < Determinism::batch_invariant)
     options.split_k_mode = SplitKMode::none;
@@ -121,7 +127,7 @@ MadeSum make_sum(const SumForm& form, const SumTensors& tensors, const Places& p
     if (made.product != nullptr) return made;
   }
   const GemmCall product = product_of(form, tensors, places, options);
-  const FoldCall fold = sum_of(form, tensors, places, d);
+  const FoldCall fold = sum_of(form, tensors, places, d, scales);
   made.product = RecentPlans<GemmProblem>::shared().get(product.problem);
   made.product_arguments = product.arguments;
   made.fold = RecentPlans<FoldProblem>::shared().get(fold.problem);
@@ -170,10 +176,19 @@ nb::bytes kinds_of(nb::args tensors) {
   return nb::bytes(text.data(), text.size());
 }
 
-/// A new [own, columns].
+/// A new [own, columns of D].
 nb::object new_sum(const SumForm& form, TensorReader& reader, nb::handle like, int device) {
-  const int64_t shape[] = {form.own, form.columns};
+  const int64_t shape[] = {form.own, form.made};
   return reader.make(&ArrayType::empty, like, shape, form.d, device, "`out`");
+}
+
+/// A new [own, lines of 128 columns], or its transpose.
+nb::object new_scales(const SumForm& form, TensorReader& reader, nb::handle like, int device) {
+  const int64_t lines = ceil_div<int64_t>(form.made, kScaleBlock);
+  const bool by_row = *form.lines_of_scales == Major::k;
+  const int64_t shape[] = {by_row ? form.own : lines, by_row ? lines : form.own};
+  nb::object scales = reader.make(&ArrayType::empty, like, shape, DType::f32, device, "`scale_out`");
+  return by_row ? scales : nb::object(scales.attr("t")());
 }
 
 nb::object sum_over_ranks(Places& places, const SumForm& form, nb::handle a, nb::handle b, nb::handle scale_a,
@@ -182,10 +197,19 @@ nb::object sum_over_ranks(Places& places, const SumForm& form, nb::handle a, nb:
   TensorReader reader{nb::none()};
   const SumTensors tensors = tensors_of(read(reader, Given{a, b, scale_a, scale_b, bias, c, scale_d}, kNames));
   const nb::object d = new_sum(form, reader, a, tensors.a.device);
-  MadeSum made = make_sum(form, tensors, places, reader.read(d, "out"), options_of(precision, use_fast_accum));
-  const nb::gil_scoped_release unlocked;
-  run(std::move(made), places, reader.stream());
-  return d;
+  nb::object scales;
+  std::optional<Operand> scale_out;
+  if (form.lines_of_scales) {
+    scales = new_scales(form, reader, a, tensors.a.device);
+    scale_out = reader.read(scales, "scale_out");
+  }
+  MadeSum made =
+      make_sum(form, tensors, places, reader.read(d, "out"), options_of(precision, use_fast_accum), scale_out);
+  {
+    const nb::gil_scoped_release unlocked;
+    run(std::move(made), places, reader.stream());
+  }
+  return form.lines_of_scales ? nb::object(nb::make_tuple(d, scales)) : d;
 }
 
 /// A call that was checked.
@@ -206,8 +230,7 @@ class KnownSums {
     const Views views = read(reader, arrays, kNames);
     calls_.add(views, options, use_fast_accum, [&](std::optional<KnownSum>& known) {
       known = KnownSum{places, form, {}};
-      const Operand d =
-          packed_matrix(reinterpret_cast<void*>(kAligned), form.d, views[0]->device, form.own, form.columns);
+      const Operand d = packed_matrix(reinterpret_cast<void*>(kAligned), form.d, views[0]->device, form.own, form.made);
       known->made = make_sum(known->form, tensors_of(views), nb::cast<Places&>(places), d,
                              options_of(options.back(), use_fast_accum));
     });
@@ -246,9 +269,12 @@ void bind_sum_over_ranks(nb::module_& m) {
           "__init__",
           [](SumForm* form, int64_t rows, int64_t columns, int64_t first, int64_t own, int64_t most, bool pushed,
              bool in_strips, bool unsplit, bool exact, nb::handle split_k_mode, std::optional<int32_t> split_k_slices,
-             nb::handle partial_dtype, nb::handle out_dtype, std::string_view activation, std::string call) {
+             nb::handle partial_dtype, nb::handle out_dtype, std::string_view activation, std::string call,
+             std::optional<std::string_view> lines_of_scales, bool use_ue8m0) {
+            const bool gated = epilogue_of(from_string<Activation>(activation)).gates != Gates::none;
             new (form) SumForm{rows,
                                columns,
+                               gated ? columns / 2 : columns,
                                first,
                                own,
                                most,
@@ -261,10 +287,15 @@ void bind_sum_over_ranks(nb::module_& m) {
                                parse_dtype(partial_dtype, "partial_dtype"),
                                parse_dtype(out_dtype, "out_dtype"),
                                from_string<Activation>(activation),
-                               std::move(call)};
+                               std::move(call),
+                               {},
+                               use_ue8m0};
+            if (lines_of_scales) form->lines_of_scales = from_string<Major>(*lines_of_scales);
           },
           "rows"_a, "columns"_a, "first"_a, "own"_a, "most"_a, "pushed"_a, "in_strips"_a, "unsplit"_a, "exact"_a,
-          "split_k_mode"_a, "split_k_slices"_a.none(), "partial_dtype"_a, "out_dtype"_a, "activation"_a, "call"_a);
+          "split_k_mode"_a, "split_k_slices"_a.none(), "partial_dtype"_a, "out_dtype"_a, "activation"_a, "call"_a,
+          "lines_of_scales"_a = nb::none(), "use_ue8m0"_a = false,
+          "lines_of_scales: which way D's scales lie, \"k\" or \"mn\", of those that the sum finds.");
   nb::class_<KnownSums>(m, "KnownSums",
                         "Sums over ranks that were checked before, by what follows from their arguments.")
       .def(nb::init<>())
@@ -303,7 +334,7 @@ void bind_sum_over_ranks(nb::module_& m) {
         "What checks of tensors look at: dtypes, devices and sizes, as bytes; None is one, too.");
   m.def("sum_over_ranks", &sum_over_ranks, "places"_a, "form"_a, "a"_a, "b"_a, "scale_a"_a.none(), "scale_b"_a.none(),
         "bias"_a.none(), "c"_a.none(), "scale_d"_a.none(), "precision"_a.none(), "use_fast_accum"_a,
-        "This rank's product, and the sum of all ranks' that it makes: a new [own, columns].");
+        "This rank's product, and the sum of all ranks' that it makes: a new [own, columns], and perhaps its scales.");
 }
 
 }  // namespace cleave::python

@@ -49,6 +49,24 @@ def gradients_are_those_of_one_rank(ranks: Ranks) -> None:
                     torch.testing.assert_close(y.cpu().double(), z, atol=1e-4, rtol=1e-4)
 
 
+def sums_under_gates_have_the_gradients_of_one_rank(ranks: Ranks) -> None:
+    for m in (37, ranks.size - 1):
+        x, w, bias, g = (ranks.draw(*s) for s in ((m, 96), (96, 30), (30,), (m, 15)))
+        for activation, halves in (
+            ("swiglu", lambda sums: sums.chunk(2, 1)),
+            ("swiglu_interleaved", lambda sums: (sums[:, ::2], sums[:, 1::2])),
+        ):
+            whole = [t.double().cpu().requires_grad_() for t in (x, w, bias)]
+            gate, up = halves(whole[0] @ whole[1] + whole[2])
+            of_x, of_w, of_bias = torch.autograd.grad(functional.silu(gate) * up, whole, g.double().cpu())
+            a, b, given = (t.requires_grad_() for t in (ranks.columns(x), ranks.rows(w), bias.detach().clone()))
+            for multiply, part in ((cd.gemm_all_reduce, lambda t: t), (cd.gemm_reduce_scatter, ranks.rows)):
+                d = multiply(a, b, bias=given, activation=activation)
+                made = torch.autograd.grad(d, (a, b, given), part(g))
+                for y, z in zip(made, (ranks.columns(of_x), ranks.rows(of_w), of_bias), strict=True):
+                    torch.testing.assert_close(y.cpu().double(), z, atol=1e-4, rtol=1e-4)
+
+
 def gradients_of_gradients_are_those_of_one_rank(ranks: Ranks) -> None:
     """Those of the squares of the operands' gradients, of which a rank has its part."""
     m = 4 * ranks.size
@@ -122,6 +140,7 @@ def a_block_trains_as_on_one_rank(ranks: Ranks) -> None:
 
 CHECKS = (
     gradients_are_those_of_one_rank,
+    sums_under_gates_have_the_gradients_of_one_rank,
     gradients_of_gradients_are_those_of_one_rank,
     sums_of_gradients_may_exceed_float16,
     a_block_trains_as_on_one_rank,

@@ -87,7 +87,7 @@ def operators_are_as_they_say(ranks: Ranks) -> None:
     q, v = ops.quantize(a, torch.int8)[0], ops.quantize(b, torch.int8)[0]
     calls: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = [
         (ops.gemm_all_reduce, (a, b, group), {"out_dtype": torch.bfloat16}),
-        (ops.gemm_reduce_scatter, (a, b, group), {}),
+        (ops.gemm_reduce_scatter, (a, b, group), {"activation": "swiglu"}),
         (ops.all_gather_gemm, (a, b, group), {}),
         (ops.all_gather_rows, (a, group), {}),
         (ops.all_reduce_rows, (a, group, a[0]), {}),

@@ -46,7 +46,7 @@ def same_bits(x: Tensor, y: Tensor) -> bool:
 
 
 def _bytes(x: Tensor) -> Tensor:
-    return x.detach().cpu().flatten().view(torch.uint8)
+    return x.detach().cpu().flatten().clone(memory_format=torch.contiguous_format).view(torch.uint8)
 
 
 def in_rank_order(partials: list[Tensor], *others: Tensor) -> Tensor:
@@ -81,9 +81,10 @@ def of_large_products() -> Iterator[None]:
 
 
 @contextmanager
-def all_reduce_by(shots: str) -> Iterator[None]:
+def all_reduce_by(shots: str | int) -> Iterator[None]:
+    """Or in one, of partial results of so many bytes at most."""
     chosen = _sums.is_one_shot
-    _sums.is_one_shot = lambda *_: shots == "one"
+    _sums.is_one_shot = lambda size, *_: size <= shots if isinstance(shots, int) else shots == "one"
     forget_forms()
     try:
         yield

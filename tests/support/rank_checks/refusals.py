@@ -57,9 +57,9 @@ def refusals_name_argument_value_and_remedy(ranks: Ranks) -> None:
         ),
         (lambda: cd.gemm_all_reduce(a, b, order="tree"), ValueError, "order is 'tree'; it must be 'rank'"),
         (
-            lambda: ops.gemm_all_reduce(a, b, dist.group.WORLD.group_name, activation="swiglu"),
+            lambda: cd.gemm_all_reduce(a, b, activation="sine"),
             ValueError,
-            "'swiglu'; it must be one of none, relu.*functions apply gates",
+            "'sine'; it must be one of none, relu.*swiglu",
         ),
         (lambda: cd.gemm_all_reduce(a, b[:, :5], activation="swiglu"), ValueError, "b has 5 columns; swiglu joins"),
         (lambda: cd.all_gather_gemm(a, b[:, :5], activation="swiglu"), ValueError, "b has 5 columns; swiglu joins"),
@@ -70,6 +70,16 @@ def refusals_name_argument_value_and_remedy(ranks: Ranks) -> None:
             "out_scale is 'tensor'; it must be 'row' or 'block_1x128'",
         ),
         (lambda: cd.gemm_all_reduce(a, b, out_scale="row"), TypeError, "out_dtype is None beside out_scale"),
+        (
+            lambda: cd.gemm_all_reduce(a, b, out_scale="block_1x128", scale_major="m", out_dtype=torch.int8),
+            ValueError,
+            "scale_major is 'm'; it must be 'k' or 'mn'",
+        ),
+        (
+            lambda: cd.gemm_all_reduce(a, b, out_scale="block_1x128", out_dtype=torch.int8, actvation="relu"),
+            TypeError,
+            "'actvation'. Did you mean 'activation'",
+        ),
         (lambda: cd.gemm_reduce_scatter(a, b, use_ue8m0=True), ValueError, "use_ue8m0 is given, but no scales are"),
         (
             lambda: cd.scaled_gemm_all_reduce(q, q.t(), one, one, scale_d=one, out_scale="row", out_dtype=torch.int8),

@@ -144,21 +144,28 @@ def sums_are_gated_and_quantised_once(ranks: Ranks) -> None:
                     assert ((d.double() - gated).abs() <= 2 * ROUNDOFF[dtype] * gated.abs() + 1e-5).all()
                     assert same_bits(cd.gemm_reduce_scatter(*given, bias=of_bias, activation=name), ranks.rows(d))
                 for granularity, major in scales.items():
-                    options = {"out_scale": granularity, "scale_major": major, "bias": bias}
-                    for out in (torch.int8, torch.float8_e4m3fn):
-                        of_sums = cd.gemm_all_reduce(*own, bias=bias, c=c, activation="relu", out_dtype=torch.float32)
-                        expected = ops.quantize(of_sums, out, granularity, scale_major=major)
-                        options |= {"out_dtype": out, "activation": "relu"}
-                        made = cd.gemm_all_reduce(*own, c=c, **options)
+                    for out, activation in (
+                        (torch.int8, "relu"),
+                        (torch.float8_e4m3fn, "swiglu"),
+                        (torch.int8, "swiglu_interleaved"),
+                    ):
+                        options = {"bias": bias, "activation": activation}
+                        of_all = {} if activation != "relu" else {"c": c}
+                        of_own = {} if activation != "relu" else {"c": ranks.rows(c)}
+                        finished = cd.gemm_all_reduce(*own, **of_all, **options, out_dtype=torch.float32)
+                        expected = ops.quantize(finished, out, granularity, scale_major=major)
+                        options |= {"out_scale": granularity, "scale_major": major, "out_dtype": out}
+                        made = cd.gemm_all_reduce(*own, **of_all, **options)
                         assert all(same_bits(x, y) for x, y in zip(made, expected, strict=True))
                         assert made[1].stride() == expected[1].stride() or m == 1
-                        rows = cd.gemm_reduce_scatter(*own, c=ranks.rows(c), **options)
+                        rows = cd.gemm_reduce_scatter(*own, **of_own, **options)
                         assert all(same_bits(x, ranks.rows(y)) for x, y in zip(rows, expected, strict=True))
-                q, scale = cd.gemm_all_reduce(
-                    *own, bias=bias, activation="swiglu", out_scale="row", out_dtype=torch.int8
-                )
-                slack = 0.51 * scale.double() + 1e-5
-                assert q.shape == (m, 256) and ((q.double() * scale.double() - gated).abs() <= slack).all()
+                for granularity in scales:
+                    options = {"activation": "swiglu", "out_scale": granularity, "out_dtype": torch.int8}
+                    q, scale = cd.gemm_all_reduce(*own, bias=bias, **options)
+                    spread = scale.double().repeat_interleave(256 // scale.shape[1], 1)
+                    assert q.shape == (m, 256)
+                    assert ((q.double() * spread - gated).abs() <= 0.51 * spread + 1e-5).all()
     q, scale = ops.quantize(ranks.draw(8, 256), torch.int8, "row")
     v, w_scale = ops.quantize(ranks.draw(128, 256), torch.int8, "row")
     given = q, v.t(), scale, w_scale.t()
@@ -176,9 +183,43 @@ def sums_are_gated_and_quantised_once(ranks: Ranks) -> None:
         torch.testing.assert_close(grad, again, rtol=1e-3, atol=1e-3 * grad.abs().max().item())
     compiled = torch.compile(cd.gemm_all_reduce, fullgraph=True, backend="aot_eager")
     name = dist.group.WORLD.group_name
-    options = {"activation": "swiglu", "out_scale": "row", "out_dtype": torch.int8}
-    for x, y in zip(compiled(*own, name, **options), cd.gemm_all_reduce(*own, **options), strict=True):
-        assert same_bits(x, y)
+    for granularity in ("row", "block_1x128"):
+        options = {"activation": "swiglu", "out_scale": granularity, "out_dtype": torch.int8}
+        for x, y in zip(compiled(*own, name, **options), cd.gemm_all_reduce(*own, **options), strict=True):
+            assert same_bits(x, y)
+    options = {"activation": "swiglu", "out_dtype": torch.float32}
+    assert same_bits(compiled(*own, name, **options), cd.gemm_all_reduce(*own, **options))
+
+
+def gates_and_scales_do_not_depend_on_the_way(ranks: Ranks) -> None:
+    """By every transport, whole and scattered, moved in parts or not, and in lines that are not whole."""
+    for m, columns, large in ((37, 600, False), (ranks.size - 1, 72, False), (256 * ranks.size, 264, True)):
+        a, b = ranks.draw(m, 64 * ranks.size).bfloat16(), ranks.draw(64 * ranks.size, columns).bfloat16()
+        own, bias = (ranks.columns(a), ranks.rows(b)), ranks.draw(columns)
+        partials = ranks.everyones(ops.gemm(*own, split_k_mode="none"))
+        sums = in_rank_order(partials, bias.cpu())
+        for activation, gate, up in (
+            ("swiglu", *sums.chunk(2, 1)),
+            ("swiglu_interleaved", sums[:, ::2], sums[:, 1::2]),
+        ):
+            gated = functional.silu(gate.double()) * up.double()
+            options = {"bias": bias, "activation": activation, "split_k_mode": "none", "out_dtype": torch.float32}
+            finished = cd.gemm_all_reduce(*own, **options)
+            assert ((finished.cpu().double() - gated).abs() <= 2.0**-20 * gated.abs() + 1e-6).all()
+            expected = ops.quantize(finished, torch.float8_e4m3fn, "block_1x128", scale_major="mn", use_ue8m0=True)
+            form = {"out_scale": "block_1x128", "scale_major": "mn", "use_ue8m0": True}
+            for transport in ("auto", "peer", "gloo"):
+                with of_large_products() if large else nullcontext():
+                    options |= {"transport": transport, "out_dtype": torch.float32}
+                    for _ in range(2):  # the second is known
+                        assert same_bits(cd.gemm_all_reduce(*own, **options), finished), (m, activation, transport)
+                        assert same_bits(cd.gemm_reduce_scatter(*own, **options), ranks.rows(finished))
+                    options |= {"out_dtype": torch.float8_e4m3fn}
+                    for _ in range(2):
+                        whole = cd.gemm_all_reduce(*own, **options, **form)
+                        assert all(same_bits(x, y) for x, y in zip(whole, expected, strict=True)), (m, transport)
+                        rows = cd.gemm_reduce_scatter(*own, **options, **form)
+                        assert all(same_bits(x, ranks.rows(y)) for x, y in zip(rows, expected, strict=True))
 
 
 def products_are_split_as_it_is_said(ranks: Ranks) -> None:
@@ -215,6 +256,17 @@ def exact_sums_have_the_bits_of_one_process(ranks: Ranks) -> None:
                         made = cd.scaled_gemm_all_reduce(*own, *scales, **options)
                         assert same_bits(made, expected), (m, activation, (made - expected).abs().max())
                         assert same_bits(cd.scaled_gemm_reduce_scatter(*own, *scales, **options), ranks.rows(expected))
+        for activation in ("none", "swiglu", "swiglu_interleaved"):  # one epilogue's definitions
+            options = {"bias": bias, "activation": activation, "out_dtype": torch.float8_e4m3fn}
+            options |= {"out_scale": "block_1x128"}
+            expected = cleave.scaled_gemm(q, v.t(), scale, w_scale.t(), **options)
+            with of_large_products() if large else nullcontext():
+                made = cd.scaled_gemm_all_reduce(*own, scale, w_scale.t(), order="k", **options)
+                rows = cd.scaled_gemm_reduce_scatter(*own, scale, w_scale.t(), order="k", **options)
+            with all_reduce_by(m * 48 * 2):  # integers make two trips
+                scattered = cd.scaled_gemm_all_reduce(*own, scale, w_scale.t(), order="k", **options)
+            for x, y, again, z in zip(made, rows, scattered, expected, strict=True):
+                assert same_bits(x, z) and same_bits(again, z) and same_bits(y, ranks.rows(z)), (m, activation)
     c = ranks.draw(m, 48)
     made = cd.scaled_gemm_all_reduce(*own, scale, w_scale.t(), bias=bias, c=c, order="k", out_dtype=torch.float32)
     exact = (q.cpu().int() @ v.cpu().int().t()).double() * scale.cpu().double() * w_scale.t().cpu().double()
@@ -229,6 +281,7 @@ CHECKS = (
     rows_of_sums_do_not_depend_on_the_batch,
     scaled_sums_are_those_of_their_partials,
     sums_are_gated_and_quantised_once,
+    gates_and_scales_do_not_depend_on_the_way,
     products_are_split_as_it_is_said,
     exact_sums_have_the_bits_of_one_process,
 )

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..._core import activations
 from ..._epilogue.graph import SUM, parse
-from ..._epilogue.values import evaluate
+from ..._epilogue.values import evaluate, split
 from .epilogue import Gradients
 
 
@@ -31,8 +31,8 @@ def backward(
 
 
 def apply(text: str, inputs: Iterable[Any], sums: Tensor) -> list[Tensor]:
-    """The outputs of a function of sums that are there."""
+    """The outputs of a function of sums that are there, of b's columns."""
     graph = parse(text)
     wanted = [value for _, value in graph.outputs.values()]
-    made = evaluate(graph, wanted, {SUM: sums} | dict(zip(graph.inputs, inputs, strict=True)))
+    made = evaluate(graph, wanted, split(sums, graph.sums) | dict(zip(graph.inputs, inputs, strict=True)))
     return [made[value] for value in wanted]
