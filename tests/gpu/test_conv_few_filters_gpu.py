@@ -105,3 +105,72 @@ def test_infinity_beside_few_filters(kind: str, name: str) -> None:
     assert 0 < reached.sum() < reached.numel()
     assert not torch.isfinite(case.out[reached]).any()
     assert torch.equal(case.out[~reached], finite[~reached])
+
+
+BY_LINES = {
+    name: {**FEW_FILTERS, **OF_STRIDE_1}[name]
+    for name in (
+        "3x3",
+        "four filters",
+        "eight filters",
+        "twelve filters",
+        "sixteen filters",
+        "seven filters, stride 2",
+        "1x1, pixels between",
+        "padding above filter",
+        "along a line",
+        "along three axes",
+        "causal, dilated",
+        "three axes, strides",
+    )
+} | {
+    "ten filters, stride 3": Convolution(3, 200, 10, (Axis(44, 3, 3, 1, 0), Axis(67, 2, 3, 0, 1))),
+    "a line alone, pixels behind it": Convolution(2, 64, 12, (Axis(20, 3, 3, 1, 0, 2), Axis(47, 3, 2, 1, 0))),
+}
+CUTS = [(outputs, channels) for outputs in (128, 256) for channels in (32, 64)]
+
+
+def by_lines(case: Case, slices: int, run: Any) -> None:
+    """Runs each cut of the kernel by lines that serves the case."""
+    served = 0
+    for outputs, channels in CUTS:
+        try:
+            run(case, f"direct {outputs}x{channels}" + (f" parallel {slices}" if slices > 1 else ""))
+        except ValueError as error:
+            assert "does not" in str(error) or "cannot" in str(error)
+        else:
+            served += 1
+    assert served > 0
+
+
+@pytest.mark.parametrize("slices", [1, 2, 5])
+@pytest.mark.parametrize("name", BY_LINES)
+def test_weight_gradients_by_lines(name: str, slices: int) -> None:
+    for dtype in ("float16", "bfloat16"):
+        for more in ({}, {"has_c": True}, {"out_dtype": "float32"}):
+            by_lines(Case("wgrad", BY_LINES[name], dtype, **more), slices, Case.check_kernel)
+
+
+@pytest.mark.parametrize("at", [(0, 0), (1, 5), (-1, -1), (20, 18)], ids=str)
+@pytest.mark.parametrize(
+    "name",
+    ["3x3", "twelve filters", "seven filters, stride 2", "along three axes", "a line alone, pixels behind it"],
+)
+def test_infinite_pixels_that_lines_have(name: str, at: tuple[int, int]) -> None:
+    """They reach the taps that meet them, and no other."""
+    case = Case("wgrad", BY_LINES[name])
+    at = tuple(min(place, axis.size - 1) for place, axis in zip(at, case.convolution.axes[-2:], strict=True))
+    finite, infinite = [], []
+    by_lines(case, 2, lambda case, kernel: (case.run_kernel(kernel), finite.append(case.out.clone())))
+    case.tensors["input"][0, 5, ..., at[0], at[1]] = float("inf")
+    by_lines(case, 2, lambda case, kernel: (case.run_kernel(kernel), infinite.append(case.out.clone())))
+    marked = Case("wgrad", case.convolution)
+    marked.tensors = {
+        key: (tensor == float("inf") if key == "input" else torch.ones_like(tensor)).half()
+        for key, tensor in case.tensors.items()
+    }
+    reached = marked.want() > 0
+    assert reached.sum() < reached.numel()
+    for before, after in zip(finite, infinite, strict=True):
+        assert not torch.isfinite(after[reached]).any()
+        assert torch.equal(after[~reached], before[~reached])

@@ -28,7 +28,8 @@ CLEAVE_HD constexpr uint32_t direct_made(const GemmConfig& c) {
   const uint32_t taps = c.direct.height.taps * c.direct.width.taps;
   if (c.direct.method == DirectMethod::spread) return tap_made(c);
   if (c.direct.method == DirectMethod::windows) return c.tile.n * taps * c.direct.vector;
-  if (c.direct.method == DirectMethod::shift) return c.tile.n * taps * c.tile.k;
+  if (c.direct.method == DirectMethod::shift || c.direct.method == DirectMethod::lines)
+    return c.tile.n * taps * c.tile.k;
   return c.tile.n / c.direct.vector * c.direct.height.taps * direct_sums(c);
 }
 
