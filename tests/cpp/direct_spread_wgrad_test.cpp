@@ -145,7 +145,6 @@ TEST(DirectSpreadWgrad, IsChosenForLastLayersOfDecoders) {
   };
   EXPECT_TRUE(method(few_filters(128, 3, kNone, plain_axis(512), plain_axis(512), 5)));
   EXPECT_TRUE(method(few_filters(64, 3, kNone, plain_axis(192), plain_axis(192), 60)));
-  EXPECT_TRUE(method(few_filters(64, 3, kNone, plain_axis(191), plain_axis(191), 60)));
   EXPECT_TRUE(method(few_filters(64, 1, kNone, plain_axis(256, 7), plain_axis(256, 7), 4)));
   EXPECT_FALSE(method(few_filters(320, 64, kNone, plain_axis(64), plain_axis(64), 9)));
 }
@@ -168,7 +167,6 @@ TEST(DirectSpreadWgrad, SpillsNothing) {
   std::set<std::string> sources;
   for (const GemmProblem& p : {few_filters(128, 3, kNone, plain_axis(512), plain_axis(512)),
                                few_filters(320, 4, kNone, plain_axis(128), plain_axis(128)),
-                               few_filters(96, 3, plain_axis(9), plain_axis(240), plain_axis(416)),
                                few_filters(64, 1, kNone, plain_axis(256, 7, 2), plain_axis(256, 7, 2)),
                                few_filters(64, 13, kNone, plain_axis(64), plain_axis(64, 3, 2))})
     sources.insert(gemm_source(spread_choices(p).at(0).config));

@@ -31,6 +31,7 @@ class DirectLinesWgrad {
   static constexpr uint32_t kGradientBytes = line_gradient_bytes(C);
   static_assert(size_of(kType) == 2 && C.warps.m * C.warps.k * 32 == kDirectThreads);
   static_assert(C.warps.m * kLineChannels == C.tile.k && kHeight % 2 == 0 && shift_channels(C) == C.tile.k);
+  static_assert(C.direct.strips % C.warps.k == 0);
 
  public:
   CLEAVE_DEVICE DirectLinesWgrad(const Params<C>& p, float* shared)
@@ -124,9 +125,9 @@ class DirectLinesWgrad {
     const uint32_t pixels = stage + across + warp % C.warps.m * (kLineChannels * 2) + lane_ / 8 % 2 * 16;
     const uint32_t gradients = stage + line_pixels_bytes(C) + (lane_ % 4 * 2 * kFilters + lane_ / 4) * 2;
     CLEAVE_NO_UNROLL
-    for (uint32_t strip = warp / C.warps.m; strip < C.direct.strips; strip += C.warps.k) {
-      const uint32_t column = strip * kLineStrip;
-      if (column >= tile.columns) break;
+    for (uint32_t strip = 0; strip < C.direct.strips; strip += C.warps.k) {
+      const uint32_t column = (strip + warp / C.warps.m) * kLineStrip;
+      if (column >= tile.columns) return;
       // What meets no output may be infinite.
       const bool exists = column + lane_ % 8 < tile.columns;
       go_down(pixels + column * kAcross.stride * kPixelBytes, exists, gradients + column * (kFilters * 2), tile.lines,
@@ -141,16 +142,14 @@ class DirectLinesWgrad {
     CLEAVE_UNROLL
     for (uint32_t s = 0; s < kAcross.taps; ++s)
       load_lines<0, kKept>(from + s * kAcross.dilation * kPixelBytes, exists, kept[s]);
-    CLEAVE_NO_UNROLL
-    for (uint32_t line = 0; line < min_of(count, kHeight); line += 2) {
-      if (line + 1 == count) {
-        add_lines<false>(from, exists, gradients, kept, sums);
-      } else {
-        add_lines<true>(from, exists, gradients, kept, sums);
-      }
+    const uint32_t lines = min_of(count, kHeight);
+#pragma unroll 2  // what is kept goes from registers to others and back
+    for (uint32_t line = 1; line < lines; line += 2) {
+      add_lines<true>(from, exists, gradients, kept, sums);
       from += 2 * kDown.stride * kLineBytes;
       gradients += 2 * kGradientBytes;
     }
+    if (lines % 2 != 0) add_lines<false>(from, exists, gradients, kept, sums);
   }
 
   /// Those of a tap along the lines, from `First` on, before `End`, two at a time. `from`: the lane's pixel of the first
