@@ -51,7 +51,7 @@ class HeldLines {
     load(0, 0, lines_held(down) - lines_left(down));
   }
 
-  /// Of the lines of outputs `line` and the next.
+  /// What the lines of outputs `line` and the next one have.
   const std::vector<int64_t>& go_down(uint32_t line) {
     if (line > 0) {
       for (size_t i = 0; i + lines_left(down_) < held_.size(); ++i) held_[i] = held_[i + lines_left(down_)];

@@ -55,8 +55,8 @@ CLEAVE_HD constexpr uint32_t line_sums(const GemmConfig& c) {
   return c.direct.height.taps * c.direct.width.taps * ceil_div(c.tile.n, 8u) * 4;
 }
 
-/// Bytes that are copied at once of the outputs' gradients, whose pixels follow each other without gaps; those of a line
-/// of a tile, and of all its lines. Registers of filters that there are not are read, too.
+/// Bytes that are copied at once of the outputs' gradients, whose pixels follow each other without gaps; those of a
+/// tile's line, and of all its lines. Registers of filters that there are not are read, too.
 CLEAVE_HD constexpr uint32_t line_piece(uint32_t filters) {
   return filters % 8 == 0 ? 16 : filters % 4 == 0 ? 8 : 4;
 }
@@ -67,7 +67,7 @@ CLEAVE_HD constexpr uint32_t line_gradients_bytes(const GemmConfig& c) {
   return line_height(c) * line_gradient_bytes(c) + 32;
 }
 
-/// Of the gathered pixels, before them in a stage; of a stage, of which there are two; and what a CTA asks for.
+/// Bytes of the gathered pixels, which come first in a stage; of a stage, of which there are two; and of a CTA.
 CLEAVE_HD constexpr uint32_t line_pixels_bytes(const GemmConfig& c) {
   return line_rows(c) * line_columns(c) * shift_pixel_bytes(c);
 }

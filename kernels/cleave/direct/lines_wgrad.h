@@ -1,8 +1,8 @@
 // Weight gradients of few filters by tensor cores (sm_80 and later): pixels lie in shared memory once for all taps, as
 // direct/shift.h has them, and what taps down the images share of them is in registers (config/direct_lines.h).
 //
-// Roles      all warps copy, then multiply: of warps.m x warps.k, each of m has 16 channels, all filters and all taps of
-//            a plane; k of them take turns at strips of outputs, down all lines of a tile
+// Roles      all warps copy, then multiply: of warps.m x warps.k, each of m has 16 channels, all filters and all taps
+//            of a plane; k of them take turns at strips of outputs, down all lines of a tile
 // Operands   pixels and outputs' gradients in two stages of shared memory, both as they lie in memory. Channels are
 //            rows, eight filters columns: ldmatrix turns the pixels, and gradients are read in pairs
 // Split      K: CTAs of the same channels, and of the same tap down the depth, take turns at tiles of outputs
@@ -72,7 +72,7 @@ class DirectLinesWgrad {
     uint32_t lines = 0, columns = 0;  // of outputs, from the tile's first on
   };
 
-  /// Of the CTA: which channels, and the tap down the depth. Found anew each time: no registers are left to keep them.
+  /// Which channels the CTA has, and the tap down the depth. Found anew each time: no registers are left to keep them.
   struct Block {
     uint32_t channels, tap;
   };
@@ -152,8 +152,8 @@ class DirectLinesWgrad {
     if (lines % 2 != 0) add_lines<false>(from, exists, gradients, kept, sums);
   }
 
-  /// Those of a tap along the lines, from `First` on, before `End`, two at a time. `from`: the lane's pixel of the first
-  /// of all held ones.
+  /// Those of a tap along the lines, from `First` on, before `End`, two at a time. `from`: the lane's pixel of the
+  /// first of all held ones.
   template <uint32_t First, uint32_t End>
   CLEAVE_DEVICE void load_lines(uint32_t from, bool exists, uint32_t (*lines)[2]) const {
     if constexpr (First < End) {

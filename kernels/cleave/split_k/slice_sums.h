@@ -17,8 +17,8 @@ class SliceSums {
  public:
   CLEAVE_DEVICE SliceSums(const GemmParams& p, float* shared) : p_(p), shared_(shared) {}
 
-  /// By all threads, when each has its part of the CTA's sums there. True in the CTA that then has those of all `slices`
-  /// of `block`, for all of its threads to see.
+  /// By all threads, when each has its part of the CTA's sums there. True in the CTA that then has those of all
+  /// `slices` of `block`, for all of its threads to see.
   CLEAVE_DEVICE bool add(uint32_t block, uint32_t slice, uint32_t slices) {
     const DirectReduction of(slices);
     float* const parts = p_.partials + uint64_t(block) * of.slices * Made;
@@ -37,7 +37,7 @@ class SliceSums {
   }
 
  private:
-  // Of vectors of them a thread has every kDirectThreads-th, some of those and of the parts at once.
+  // A thread has every kDirectThreads-th vector of them, some of those and of the parts at once.
   static constexpr uint32_t kVector = Made % 4 == 0 ? 4 : 1, kVectors = Made / kVector;
   static constexpr uint32_t kElements = min_of(4 / kVector, ceil_div(kVectors, kDirectThreads));
   static constexpr uint32_t kParts = C.direct.method == DirectMethod::lines ? 16 : 8;  // registers

@@ -98,7 +98,7 @@ int64_t tiles_of(const Cut& cut, const ConvLayout& conv) {
   return cut.tiles() * conv.images * outputs(conv.axes[0]);
 }
 
-/// Of channels, and of taps down the depth.
+/// Blocks of channels, for each tap down the depth.
 uint32_t blocks_of(const GemmProblem& p, const GemmConfig& c) {
   return ceil_div(uint32_t(p.conv.channels), c.tile.k) * c.direct.depth.taps;
 }
