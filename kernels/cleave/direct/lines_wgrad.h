@@ -69,7 +69,7 @@ class DirectLinesWgrad {
     DirectTile gathered;              // whose image is the plane that it meets,
     bool exists = false;              // if there is one;
     uint32_t output = 0;              // and the plane of outputs
-    uint32_t lines = 0, columns = 0;  // of outputs, from the tile's first on
+    uint32_t lines = 0, columns = 0;  // of outputs
   };
 
   /// Which channels the CTA has, and the tap down the depth. Found anew each time: no registers are left to keep them.
@@ -91,8 +91,8 @@ class DirectLinesWgrad {
     p_.shape.depths.divmod(tile.gathered.image, image, depth);
     const int32_t z = kDepth.map(p_.shape.pad_depth).at(depth, block.tap);
     tile.output = tile.gathered.image;
-    tile.lines = p_.shape.made[0] - tile.gathered.row * kHeight;
-    tile.columns = p_.shape.made[1] - tile.gathered.column * line_width(C);
+    tile.lines = min_of(p_.shape.made[0] - tile.gathered.row * kHeight, kHeight);
+    tile.columns = min_of(p_.shape.made[1] - tile.gathered.column * line_width(C), line_width(C));
     tile.exists = is_inside(z, p_.shape.met_depth);
     tile.gathered.image = image * p_.shape.met_depth + uint32_t(z);
     tile.gathered.channel = block.channels;
@@ -135,14 +135,12 @@ class DirectLinesWgrad {
     }
   }
 
-  /// A strip of all `count` lines of outputs that there are from the tile's first on. `exists`: whether the lane's
-  /// output along them does.
-  CLEAVE_DEVICE void go_down(uint32_t from, bool exists, uint32_t gradients, uint32_t count, WarpSums& sums) const {
+  /// A strip of all of a tile's `lines` of outputs. `exists`: whether the lane's output along them does.
+  CLEAVE_DEVICE void go_down(uint32_t from, bool exists, uint32_t gradients, uint32_t lines, WarpSums& sums) const {
     Lines kept = {};
     CLEAVE_UNROLL
     for (uint32_t s = 0; s < kAcross.taps; ++s)
       load_lines<0, kKept>(from + s * kAcross.dilation * kPixelBytes, exists, kept[s]);
-    const uint32_t lines = min_of(count, kHeight);
 #pragma unroll 2  // what is kept goes from registers to others and back
     for (uint32_t line = 1; line < lines; line += 2) {
       add_lines<true>(from, exists, gradients, kept, sums);
