@@ -1,5 +1,5 @@
-// Weight gradients of narrow groups, depthwise ones above all, by multiply-adds (sm_80 and later), line by line down the
-// images: each pixel, and each output's gradient, is read, and made a float32, once for all taps.
+// Weight gradients of narrow groups, depthwise ones above all, by multiply-adds (sm_80 and later), line by line down
+// the images: each pixel, and each output's gradient, is read, and made a float32, once for all taps.
 //
 // Roles      as in columns.h, but that a thread holds the gradients of all outputs that the line's pixels meet, and the
 //            sums of all taps

@@ -12,8 +12,8 @@
 
 namespace cleave {
 
-/// A thread has some neighbouring channels of the CTA's and, of the filter, either one line of taps (the slots are those
-/// of the first line, then of the next) or all; so many threads, of other places, have the same.
+/// A thread has some neighbouring channels of the CTA's and, of the filter, either one line of taps (the slots are
+/// those of the first line, then of the next) or all; so many threads, of other places, have the same.
 template <GemmConfig C>
 class WgradSums {
   static constexpr uint32_t kVector = C.direct.vector, kGroup = C.direct.group, kLanes = C.tile.n / kVector;
