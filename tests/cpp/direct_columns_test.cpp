@@ -12,11 +12,14 @@
 #include "cleave/names.h"
 #include "conv_choice.h"
 #include "conv_geometry.h"
+#include "direct_slices.h"
 #include "expect_no_spills.h"
 #include "jit/source.h"
 #include "plan/catalogue/candidates.h"
+#include "plan/choice/spec.h"
 #include "plan/direct/choice.h"
 #include "plan/direct/columns.h"
+#include "plan/direct/columns_wgrad.h"
 
 namespace cleave {
 namespace {
@@ -121,6 +124,34 @@ TEST(DirectColumns, AStepMeetsEachLineOfACellOnce) {
   }
 }
 
+TEST(DirectColumns, SlicesOfGradientsHaveEachCellOnce) {
+  for (const int64_t group : {1, 2, 4}) {
+    for (const int32_t taps : {3, 5, 7}) {
+      for (const int32_t stride : {1, 2}) {
+        for (const int64_t slices : {0, 1, 2, 9}) {
+          const ConvAxis axis{.size = 19, .filter = taps, .stride = stride, .pad_begin = 1, .pad_end = 1};
+          GemmProblem p = depthwise(Conv::wgrad, axis, axis, 160, group);
+          p.split_k_slices = slices;
+          const auto spec = direct_columns_wgrad_spec(p, h100());
+          if (group * group * taps * taps > 60) {
+            EXPECT_FALSE(spec);
+            continue;
+          }
+          ASSERT_TRUE(spec) << group << " " << taps;
+          const auto choice = make_choice(p, h100(), *spec);
+          ASSERT_TRUE(choice);
+          expect_slices(*choice, 0);
+          const DirectShape shape = direct_shape(*choice);
+          EXPECT_EQ(choice->blocks, shape.blocks.divisor * choice->spec.slices);
+          EXPECT_GE(choice->spec.slices * shape.steps, shape.tiles);
+          EXPECT_LT((choice->spec.slices - 1) * shape.steps, shape.tiles);
+          EXPECT_GE(shape.blocks.divisor * choice->config.tile.n, 160u);
+        }
+      }
+    }
+  }
+}
+
 TEST(DirectColumns, SpillsNothing) {
   std::set<std::string> sources;
   const auto add = [&](const GemmProblem& p) {
@@ -149,6 +180,22 @@ TEST(DirectColumns, SpillsNothing) {
   for (const char* arch : {"sm_80", "sm_90a"}) expect_no_spills(sources, arch, 128);
 }
 
+TEST(DirectColumns, GradientsSpillNothing) {
+  std::set<std::string> sources;
+  for (const int32_t taps : {3, 5, 7}) {
+    for (const int32_t stride : {1, 2}) {
+      const GemmProblem p = square(Conv::wgrad, taps, stride);
+      const auto spec = direct_columns_wgrad_spec(p, h100());
+      ASSERT_TRUE(spec);
+      sources.insert(gemm_source(make_choice(p, h100(), *spec)->config));
+    }
+  }
+  for (const char* cut : {"direct 6x64 columns 1", "direct 8x32 columns 2", "direct 4x64 columns 2"})
+    sources.insert(gemm_source(make_choice(square(Conv::wgrad, 3, 1), h100(), *parse_spec(cut))->config));
+  EXPECT_GE(sources.size(), 8u);
+  for (const char* arch : {"sm_80", "sm_90a"}) expect_no_spills(sources, arch, 128);
+}
+
 TEST(DirectColumns, CutsOfATunedFileMayBeAnything) {
   const GemmProblem p = square(Conv::fprop, 3, 1);
   EXPECT_TRUE(serves(p, "direct 4x32 columns 4"));
@@ -157,7 +204,11 @@ TEST(DirectColumns, CutsOfATunedFileMayBeAnything) {
                           "direct 4x32 columns 16", "direct 4x32 columns 4 parallel 2", "sm90 128x64 columns 4"})
     EXPECT_FALSE(serves(p, cut)) << cut;
   EXPECT_FALSE(serves(square(Conv::dgrad, 3, 2), "direct 3x32 columns 2")) << "half a cell along the line";
-  EXPECT_FALSE(serves(square(Conv::wgrad, 3, 1), "direct 4x32 columns 4"));
+  const GemmProblem back = square(Conv::wgrad, 3, 1);
+  EXPECT_TRUE(serves(back, "direct 4x32 columns 2 parallel 2"));
+  for (const char* cut : {"direct 4x32 columns 2 serial 2", "direct 9x32 columns 1",
+                          "direct 4x32 columns 2 parallel 100000", "direct 4x4096 columns 2"})
+    EXPECT_FALSE(serves(back, cut)) << cut;
 }
 
 /// As chosen for an H200, whose times the models were fitted to.

@@ -39,6 +39,11 @@ CUTS = [
     "direct 6x8 columns 1",
     "direct 3x5 columns 1",
 ]
+CUTS_OF_GRADIENTS = [
+    f"direct {strip}x{channels} columns {vector}{split}"
+    for strip, channels, vector in ((8, 32, 2), (4, 48, 2), (3, 32, 4), (4, 24, 1), (2, 5, 1))
+    for split in ("", " parallel 3")
+]
 FINISHED = ["3x3", "5x5, stride 2", "7x7", "groups of 4"]
 
 
@@ -48,6 +53,19 @@ def test_cuts_of_columns(name: str, kind: str) -> None:
     case = Case(kind, LAYERS[name], options={"kernel": "direct"})
     served = 0
     for cut in CUTS:
+        try:
+            case.check_kernel(cut)
+            served += 1
+        except ValueError:
+            continue
+    assert served > 1
+
+
+@pytest.mark.parametrize("name", [name for name in LAYERS if name != "groups of 4"])  # more sums than registers
+def test_cuts_of_gradients(name: str) -> None:
+    case = Case("wgrad", LAYERS[name], options={"kernel": "direct"})
+    served = 0
+    for cut in CUTS_OF_GRADIENTS:
         try:
             case.check_kernel(cut)
             served += 1

@@ -76,3 +76,81 @@ def test_infinity_beside_few_filters(kind: str, name: str) -> None:
     """It reaches what meets it, and nothing else, though that is read together."""
     case = Case(kind, OF_STRIDE_1[name], options={"kernel": "direct"})
     case.check_infinity("input" if kind == "fprop" else "output", (slice(None), 0, 11, 13))
+
+
+BY_LINES = {
+    name: {**FEW_FILTERS, **OF_STRIDE_1}[name]
+    for name in (
+        "3x3",
+        "four filters",
+        "eight filters",
+        "twelve filters",
+        "sixteen filters",
+        "seven filters, stride 2",
+        "1x1, pixels between",
+        "padding above filter",
+        "along a line",
+        "along three axes",
+        "causal, dilated",
+        "three axes, strides",
+    )
+} | {
+    "ten filters, stride 3": Convolution(3, 200, 10, (Axis(44, 3, 3, 1, 0), Axis(67, 2, 3, 0, 1))),
+    "a line alone, pixels behind it": Convolution(2, 64, 12, (Axis(23, 3, 3, 1, 0, 2), Axis(47, 3, 2, 1, 0))),
+}
+# Outputs of a tile and channels of a CTA, each with a type and options of its own.
+CUTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "128x32": ("float16", {}),
+    "128x64": ("bfloat16", {"has_c": True}),
+    "256x32": ("float16", {"out_dtype": "float32"}),
+    "256x64": ("bfloat16", {}),
+}
+
+
+def by_lines(case: Case, cut: str, slices: int) -> bool:
+    """Whether this cut of the kernel by lines serves the case; it then ran."""
+    try:
+        case.run_kernel(f"direct {cut}" + (f" parallel {slices}" if slices > 1 else ""))
+    except ValueError as error:
+        assert "cannot serve" in str(error)
+        return False
+    return True
+
+
+@pytest.mark.parametrize("slices", [1, 4])
+@pytest.mark.parametrize("name", BY_LINES)
+def test_weight_gradients_by_lines(name: str, slices: int) -> None:
+    served = 0
+    for cut, (dtype, more) in CUTS.items():
+        case = Case("wgrad", BY_LINES[name], dtype, **more)
+        if not by_lines(case, cut, slices):
+            continue
+        case.out.fill_(float("nan"))
+        by_lines(case, cut, slices)  # meets the counters that the first one left
+        case.compare()
+        served += 1
+    assert served > 0
+
+
+@pytest.mark.parametrize("at", [(0, 0), (1, 5), (-1, -1), (20, 18)], ids=str)
+@pytest.mark.parametrize(
+    "name",
+    ["3x3", "twelve filters", "seven filters, stride 2", "along three axes", "a line alone, pixels behind it"],
+)
+def test_infinite_pixels_that_lines_have(name: str, at: tuple[int, int]) -> None:
+    """They reach the taps that meet them, and no other."""
+    case = Case("wgrad", BY_LINES[name])
+    at = tuple(min(place, axis.size - 1) for place, axis in zip(at, case.convolution.axes[-2:], strict=True))
+    assert by_lines(case, "128x32", 2)
+    finite = case.out.clone()
+    case.tensors["input"][0, 5, ..., at[0], at[1]] = float("inf")
+    by_lines(case, "128x32", 2)
+    marked = Case("wgrad", case.convolution)
+    marked.tensors = {
+        key: (tensor == float("inf") if key == "input" else torch.ones_like(tensor)).half()
+        for key, tensor in case.tensors.items()
+    }
+    reached = marked.want() > 0
+    assert reached.sum() < reached.numel()
+    assert not torch.isfinite(case.out[reached]).any()
+    assert torch.equal(case.out[~reached], finite[~reached])

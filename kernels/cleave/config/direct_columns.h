@@ -15,7 +15,8 @@ CLEAVE_HD constexpr uint32_t column_steps(const GemmConfig& c) {
   return ceil_div(shift_span(c.conv.kind, c.direct.height).size(), shift_step(c.conv.kind, c.direct.height));
 }
 
-/// Registers of a thread: sums; a line's gathered pixels on their way; filters.
+/// Registers of a thread: sums; a line's gathered pixels on their way; filters. wgrad: outputs' gradients where others
+/// have sums, and sums where they have filters.
 CLEAVE_HD constexpr uint32_t column_sums(const GemmConfig& c) {
   return column_steps(c) * shift_cell(c.conv.kind, c.direct.height) * c.tile.m * c.direct.vector;
 }
@@ -35,6 +36,10 @@ CLEAVE_HD constexpr bool holds_filters(const GemmConfig& c) {
 }
 CLEAVE_HD constexpr uint32_t column_registers(const GemmConfig& c) {
   const uint32_t line = gathered_span(c.conv.kind, c.direct.width, c.tile.m).size() * c.direct.vector;
+  if (c.conv.kind == Conv::wgrad) {
+    const uint32_t gradients = c.tile.m * max_of(c.direct.vector * size_of(c.operands.a) / 4, 1u);
+    return column_sums(c) + column_words(c) + gradients + column_filters(c) + line;
+  }
   const uint32_t multiplied = holds_filters(c) ? column_filters(c) : line;
   // C, a function's values, and, beside filters from shared memory, steps of several lines: as the compiler said.
   const bool several = !holds_filters(c) && shift_step(c.conv.kind, c.direct.height) > 1;

@@ -87,6 +87,11 @@ CLEAVE_HD constexpr uint32_t shift_row_blocks(const GemmConfig& c) {
   return c.tile.m / c.warps.m / 16;
 }
 
+/// Gathered channels of all groups. Few filters' (config/direct_lines.h) are one group, whose channels CTAs share.
+CLEAVE_HD constexpr uint32_t shift_gathered(const GemmConfig& c, const DirectShape& shape) {
+  return c.direct.method == DirectMethod::lines ? shape.channels : shape.channels / c.direct.group * c.tile.k;
+}
+
 /// Bytes of a gathered pixel in shared memory, whose channels are those of a CTA's groups; of filters as they lie, each
 /// with all taps; and how many filters there are. Odd numbers of 16 bytes: eight neighbours lie in different banks.
 CLEAVE_HD constexpr uint32_t shift_channels(const GemmConfig& c) {

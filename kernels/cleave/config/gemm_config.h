@@ -113,8 +113,9 @@ struct ConvConfig {
 /// lines (config/direct_windows.h); spread: they are gathered pixels, whose products with all taps meet afterwards
 /// (config/direct_spread.h); shift: rows are pixels in shared memory, which taps shift (config/direct_shift.h); rows:
 /// of one tap, they are pixels in registers (config/direct_rows.h). columns: multiply-adds, line by line down the
-/// images (config/direct_columns.h).
-enum class DirectMethod : uint8_t { pixels, windows, spread, shift, rows, columns };
+/// images (config/direct_columns.h). lines: weight gradients of few filters, by lines of pixels in registers
+/// (config/direct_lines.h).
+enum class DirectMethod : uint8_t { pixels, windows, spread, shift, rows, columns, lines };
 
 /// direct: a CTA makes tile.n channels; of a line, `strips` of tile.m pixels beside each other.
 struct DirectConfig {
@@ -124,7 +125,7 @@ struct DirectConfig {
   uint32_t strips = 1;
   uint32_t pixels = 0;  // that shared memory has room for: shift, in a stage; pixels: all (direct_pixels.h), or none
   DirectAxis height, width;
-  DirectAxis depth;  // spread, windows
+  DirectAxis depth;  // spread, windows, lines
 
   CLEAVE_HD friend constexpr bool operator==(const DirectConfig&, const DirectConfig&) = default;
 };

@@ -2,6 +2,7 @@
 // launch and the number of stages, and by the kernels for the offsets.
 #pragma once
 
+#include "cleave/config/direct_lines.h"
 #include "cleave/config/direct_pixels.h"
 #include "cleave/config/direct_rows.h"
 #include "cleave/config/direct_shift.h"
@@ -69,6 +70,7 @@ CLEAVE_HD constexpr SmemPlan smem_plan(const GemmConfig& c) {
                  : c.direct.method == DirectMethod::spread ? (back ? tap_bytes(c) : spread_bytes(c))
                  : c.direct.method == DirectMethod::shift  ? shift_bytes(c)
                  : c.direct.method == DirectMethod::rows   ? rows_bytes(c)
+                 : c.direct.method == DirectMethod::lines  ? lines_bytes(c)
                  : back                                    ? direct_places(c) * direct_made(c) * uint32_t(sizeof(float))
                                                            : pixels_bytes(c);  // columns: filters alone
     return plan;

@@ -53,9 +53,11 @@ CLEAVE_HD constexpr uint32_t resident_ctas(const GemmConfig& c) {
   }
   if (c.direct.method == DirectMethod::columns) {
     const uint32_t registers = column_registers(c);
-    return registers <= 50 ? 3 : registers <= kColumnRegisters ? 2 : 1;
+    if (c.conv.kind != Conv::wgrad && registers <= 50) return 3;
+    return registers <= kColumnRegisters ? 2 : 1;
   }
   if (c.conv.kind == Conv::wgrad && c.direct.method == DirectMethod::shift) return 2;
+  if (c.direct.method == DirectMethod::lines) return 2;
   if (c.direct.method == DirectMethod::pixels || c.conv.kind == Conv::wgrad) return c.direct.pixels > 0 ? 2 : 1;
   const bool has_classes = c.conv.kind == Conv::dgrad && c.direct.height.stride * c.direct.width.stride > 1;
   return accumulators_per_thread(c) <= 32 && !has_classes ? 3 : 2;

@@ -85,8 +85,8 @@ struct DirectShape {
   uint32_t lines = 0;
   uint32_t tiles = 0;      // windows, whose CTAs go from tile to tile: the numbers that `locate` takes
   uint32_t cells[2] = {};  // spread, shift: of a tile (config/direct_*.h), down and along a line
-  // spread, windows: images with depth, whose planes are tiles' images, made ones or (wgrad) gathered ones, of `depths`
-  // each; they meet others, of `met_depth`.
+  // spread, windows, lines: images with depth, whose planes are tiles' images, made ones or (spread, wgrad) gathered
+  // ones, of `depths` each; they meet others, of `met_depth`.
   uint32_t met_depth = 1;
   int32_t pad_depth = 0;
   FastDivmod depths;

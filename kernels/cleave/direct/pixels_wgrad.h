@@ -4,18 +4,16 @@
 //            outputs; neighbouring threads have neighbouring channels, then the filter's lines, then other strips
 // Operands   outputs' gradients and pixels straight from global memory, each vector of a strip once into registers,
 //            where all taps of a line share it; the filter's other lines find them in L1
-// Split      K: CTAs of the same channels have lines of their own of the images
-// Sums       float32; a thread's in the order of its strips, then those of a CTA, then of the slices, in two levels,
-//            by who arrives last and in the slices' order
+// Split,     as in wgrad_sums.h; a thread's sums are in the order of its strips
+// sums
 #pragma once
 
 #include "cleave/config/direct_work.h"
 #include "cleave/config/gemm_params.h"
 #include "cleave/config/smem_plan.h"
 #include "cleave/conv/direct_conv.h"
-#include "cleave/epilogue/store_sum.h"
+#include "cleave/direct/wgrad_sums.h"
 #include "cleave/memory/channel_vector.h"
-#include "cleave/split_k/slice_sums.h"
 
 namespace cleave {
 
@@ -25,7 +23,7 @@ class DirectWgrad {
   static constexpr uint32_t kVector = C.direct.vector, kStrip = C.tile.m, kGroup = C.direct.group;
   static constexpr DirectAxis kAxis = C.direct.width, kDown = C.direct.height;
   static constexpr uint32_t kLanes = C.tile.n / kVector, kSlots = kLanes * kDown.taps;
-  static constexpr uint32_t kPlaces = direct_places(C), kSums = direct_sums(C), kMade = direct_made(C);
+  static constexpr uint32_t kPlaces = direct_places(C);
   static constexpr uint32_t kBytes = kVector * size_of(kType);
   static constexpr GatheredSpan kSpan = gathered_span(Conv::wgrad, kAxis, kStrip);
   static_assert(C.tile.n % kVector == 0 && kVector % kGroup == 0 && kPlaces > 0);
@@ -41,17 +39,7 @@ class DirectWgrad {
     channel_ = block_ * C.tile.n + slot % kLanes * kVector;
     float sums[kAxis.taps][kGroup][kVector] = {};
     if (place < kPlaces && channel_ < p_.shape.channels) add_strips(place, sums);
-    if (place < kPlaces) {
-      CLEAVE_UNROLL
-      for (uint32_t i = 0; i < kSums; ++i)
-        shared_[(place * kSums + i) * kSlots + slot] = sums[i / kVector / kGroup][i / kVector % kGroup][i % kVector];
-    }
-    __syncthreads();
-    add_places();
-    if constexpr (C.schedule.split == SplitKMode::parallel) {
-      if (!SliceSums<C, kMade>(p_, shared_).add(block_, slice_, gridDim.x / p_.shape.blocks.divisor)) return;
-    }
-    for (uint32_t i = threadIdx.x; i < kMade; i += kDirectThreads) store(i, shared_[i]);
+    WgradSums<C>(p_, shared_).finish(sums, block_, slice_);
   }
 
  private:
@@ -106,24 +94,6 @@ class DirectWgrad {
                                int32_t column) const {
     const int64_t pixel = pixel_number(int64_t(image), line, column, size);
     return static_cast<const char*>(matrix.data) + (pixel * matrix.stride + channel_) * size_of(kType);
-  }
-
-  // From here on a thread has every kDirectThreads-th element of what the CTA makes, in shared memory.
-
-  CLEAVE_DEVICE void add_places() {
-    for (uint32_t i = threadIdx.x; i < kMade; i += kDirectThreads) {
-      float sum = shared_[i];
-      for (uint32_t place = 1; place < kPlaces; ++place) sum += shared_[place * kMade + i];
-      shared_[i] = sum;
-    }
-  }
-
-  CLEAVE_DEVICE void store(uint32_t i, float sum) const {
-    const uint32_t slot = i % kSlots, rest = i / kSlots, v = rest % kVector, other = rest / kVector % kGroup;
-    const uint32_t tap = slot / kLanes * kAxis.taps + rest / kVector / kGroup;
-    const uint32_t channel = block_ * C.tile.n + slot % kLanes * kVector + v, column = tap * kGroup + other;
-    if (channel >= p_.shape.channels) return;
-    store_sum<C>(p_.epilogue, channel, column, sum);
   }
 
   const Params<C>& p_;

@@ -25,7 +25,7 @@ CLEAVE_DEVICE void load_shift_pixels(const DirectShape& shape, const OperandPara
   const uint32_t lines = shift_reach(kKind, kDown, shape.cells[0]);
   const uint32_t columns = shift_reach(kKind, kAcross, shape.cells[1]);
   const uint32_t channel0 = tile.channel * shift_channels(C);
-  const uint32_t channels = shape.channels / C.direct.group * C.tile.k - channel0;
+  const uint32_t channels = shift_gathered(C, shape) - channel0;
   const int32_t y0 = shift_first(kKind, kDown, tile.row * shape.cells[0] * shift_cell(kKind, kDown), shape.pad[0]);
   const int32_t x0 =
       shift_first(kKind, kAcross, tile.column * shape.cells[1] * shift_cell(kKind, kAcross), shape.pad[1]);

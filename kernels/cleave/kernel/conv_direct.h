@@ -3,6 +3,8 @@
 #pragma once
 
 #include "cleave/direct/columns.h"
+#include "cleave/direct/columns_wgrad.h"
+#include "cleave/direct/lines_wgrad.h"
 #include "cleave/direct/pixels.h"
 #include "cleave/direct/pixels_wgrad.h"
 #include "cleave/direct/rows.h"
@@ -31,10 +33,14 @@ CLEAVE_DEVICE void conv_direct(const Params<C>& p) {
     DirectShiftWgrad<C>(p, reinterpret_cast<float*>(shared)).run();
   } else if constexpr (C.direct.method == DirectMethod::shift) {
     DirectShift<C>(p, ptx::shared_address(shared)).run();
+  } else if constexpr (C.direct.method == DirectMethod::lines) {
+    DirectLinesWgrad<C>(p, reinterpret_cast<float*>(shared)).run();
   } else if constexpr (C.direct.method == DirectMethod::windows && C.conv.kind == Conv::wgrad) {
     DirectWindowsWgrad<C>(p, reinterpret_cast<float*>(shared)).run();
   } else if constexpr (C.direct.method == DirectMethod::windows) {
     DirectWindows<C>(p, ptx::shared_address(shared)).run();
+  } else if constexpr (C.direct.method == DirectMethod::columns && C.conv.kind == Conv::wgrad) {
+    DirectColumnsWgrad<C>(p, reinterpret_cast<float*>(shared)).run();
   } else if constexpr (C.direct.method == DirectMethod::columns) {
     DirectColumns<C>(p, reinterpret_cast<float*>(shared)).run();
   } else if constexpr (C.conv.kind == Conv::wgrad) {

@@ -8,7 +8,9 @@
 #include "cleave/epilogue.h"
 #include "plan/choice/function_config.h"
 #include "plan/direct/columns.h"
+#include "plan/direct/columns_wgrad.h"
 #include "plan/direct/kernels.h"
+#include "plan/direct/lines.h"
 #include "plan/direct/rows.h"
 #include "plan/direct/shift.h"
 #include "plan/direct/spread.h"
@@ -144,16 +146,20 @@ std::vector<Spec> direct_specs(const GemmProblem& problem, const DeviceInfo& dev
   std::vector<Spec> specs;
   for (const auto& spec :
        {direct_windows_spec(problem, device), direct_spread_spec(problem, device),
-        direct_spread_wgrad_spec(problem, device), shift, direct_wgrad_spec(problem, device), columns, pixels})
+        direct_spread_wgrad_spec(problem, device), direct_lines_spec(problem, device), shift,
+        direct_wgrad_spec(problem, device), direct_columns_wgrad_spec(problem, device), columns, pixels})
     if (spec) specs.push_back(*spec);
   return specs;
 }
 
 std::optional<Choice> make_direct_choice(const GemmProblem& problem, const DeviceInfo& device, const Spec& spec) {
-  if (spec.columns > 0) return make_direct_columns_choice(problem, device, spec);
+  if (spec.columns > 0) {
+    const auto make = problem.conv.kind == Conv::wgrad ? make_direct_columns_wgrad_choice : make_direct_columns_choice;
+    return make(problem, device, spec);
+  }
   for (const auto make :
        {make_direct_rows_choice, make_direct_windows_choice, make_direct_spread_choice, make_direct_spread_wgrad_choice,
-        make_direct_shift_choice, make_direct_wgrad_choice, make_pixels_choice}) {
+        make_direct_shift_choice, make_direct_lines_choice, make_direct_wgrad_choice, make_pixels_choice}) {
     if (auto choice = make(problem, device, spec)) return choice;
   }
   return std::nullopt;
@@ -167,7 +173,9 @@ DirectShape direct_shape(const Choice& choice) {
     return back ? direct_spread_wgrad_shape(choice) : direct_spread_shape(choice);
   if (c.direct.method == DirectMethod::shift) return direct_shift_shape(choice);
   if (c.direct.method == DirectMethod::rows) return direct_rows_shape(choice);
-  if (c.direct.method == DirectMethod::columns) return direct_columns_shape(choice);
+  if (c.direct.method == DirectMethod::columns)
+    return back ? direct_columns_wgrad_shape(choice) : direct_columns_shape(choice);
+  if (c.direct.method == DirectMethod::lines) return direct_lines_shape(choice);
   if (back) return direct_wgrad_shape(choice);
   const ConvLayout& conv = choice.problem.conv;
   DirectShape shape = direct_images(conv);
@@ -194,7 +202,9 @@ double predict_direct_us(const Choice& choice, const DeviceInfo& device) {
     return back ? predict_direct_spread_wgrad_us(choice, device) : predict_direct_spread_us(choice, device);
   if (c.direct.method == DirectMethod::shift) return predict_direct_shift_us(choice, device);
   if (c.direct.method == DirectMethod::rows) return predict_direct_rows_us(choice, device);
-  if (c.direct.method == DirectMethod::columns) return predict_direct_columns_us(choice, device);
+  if (c.direct.method == DirectMethod::columns)
+    return back ? predict_direct_columns_wgrad_us(choice, device) : predict_direct_columns_us(choice, device);
+  if (c.direct.method == DirectMethod::lines) return predict_direct_lines_us(choice, device);
   if (back) return predict_direct_wgrad_us(choice, device);
   const ConvLayout& conv = choice.problem.conv;
   const bool gathers_outputs = c.conv.kind == Conv::dgrad;

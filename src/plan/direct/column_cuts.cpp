@@ -26,7 +26,8 @@ bool has_columns(const GemmConfig& c) {
   const GatheredSpan across = gathered_span(c.conv.kind, c.direct.width, c.tile.m);
   if (down.first > down.last || across.first > across.last) return false;  // no tap lands
   if (down.size() > kMostReach || across.size() > kMostReach) return false;
-  return column_registers(c) <= (holds_filters(c) ? kColumnRegisters : kMostRegisters);
+  const bool held = c.conv.kind != Conv::wgrad && holds_filters(c);
+  return column_registers(c) <= (held ? kColumnRegisters : kMostRegisters);
 }
 
 uint32_t column_channels(const GemmProblem& p, uint32_t vector) {

@@ -1,4 +1,4 @@
-// How kernels down the images (direct/columns.h) share the images, and what each thread then does.
+// How kernels down the images (direct/columns.h, columns_wgrad.h) share the images.
 #pragma once
 
 #include "cleave/config/direct_columns.h"

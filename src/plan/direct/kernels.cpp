@@ -86,6 +86,18 @@ bool serves_narrow_groups(const GemmProblem& p) {
   return has_narrow_groups(p) && p.m > 0 && groups_adjoin(p) && !reduces(p) && wants_direct(p);
 }
 
+bool serves_narrow_gradients(const GemmProblem& p) {
+  if (p.conv.kind != Conv::wgrad || !has_narrow_groups(p) || p.k == 0) return false;
+  const int64_t group = p.conv.channels;
+  if (!groups_adjoin(p.a, group) || !groups_adjoin(p.b, group) || !groups_adjoin(p.d, group * p.d.stride_row))
+    return false;
+  if (p.has_c && !groups_adjoin(p.c, group * p.c.stride_row)) return false;
+  if (p.epilogue.function != nullptr) return false;
+  const bool splits = p.split_k_mode == SplitKMode::automatic || p.split_k_mode == SplitKMode::parallel;
+  if (!splits && p.split_k_mode != SplitKMode::none) return false;
+  return p.kernel == KernelFamily::automatic || p.kernel == KernelFamily::direct;
+}
+
 uint32_t narrow_vector(const GemmProblem& p, uint32_t most) {
   const uint32_t channels = common_alignment(uint64_t(p.batch) * p.conv.channels);
   return std::min({most, 16 / size_of(p.a.dtype), channels, aligned_channels(p.a, p.a.stride_row),

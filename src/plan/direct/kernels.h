@@ -59,6 +59,9 @@ bool wants_direct(const GemmProblem& problem);
 /// Whether narrow groups' pixels can be made one by one, by threads that have some channels each: fprop, dgrad.
 bool serves_narrow_groups(const GemmProblem& problem);
 
+/// The same of weight gradients.
+bool serves_narrow_gradients(const GemmProblem& problem);
+
 /// Channels that threads load and store at once, at most: a power of two.
 uint32_t narrow_vector(const GemmProblem& problem, uint32_t most);
 

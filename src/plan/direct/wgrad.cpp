@@ -30,15 +30,9 @@ int64_t gradient_stride(const GemmProblem& p) {
 }
 
 bool is_served(const GemmProblem& p) {
-  if (p.conv.kind != Conv::wgrad || !has_narrow_groups(p) || p.k == 0) return false;
-  const int64_t group = p.conv.channels;
-  if (!groups_adjoin(p.a, group) || !groups_adjoin(p.b, group) || !groups_adjoin(p.d, group * p.d.stride_row))
-    return false;
-  if (p.has_c && !groups_adjoin(p.c, group * p.c.stride_row)) return false;
-  if (p.epilogue.function != nullptr) return false;
   for (const ConvAxis& axis : p.conv.axes)
     if (uint32_t(axis.filter) > kMostTaps) return false;
-  return p.kernel == KernelFamily::automatic || p.kernel == KernelFamily::direct;
+  return serves_narrow_gradients(p);
 }
 
 /// Channels that threads load at once: as many as there are registers for their sums.
@@ -76,12 +70,11 @@ int64_t lines_of(const ConvLayout& conv) {
 }  // namespace
 
 std::optional<Spec> direct_wgrad_spec(const GemmProblem& p, const DeviceInfo& device) {
-  const bool splits = p.split_k_mode == SplitKMode::automatic || p.split_k_mode == SplitKMode::parallel;
-  if (!is_served(p) || (!splits && p.split_k_mode != SplitKMode::none)) return std::nullopt;
+  if (!is_served(p)) return std::nullopt;
   const uint32_t vector = vector_of(p), channels = uint32_t(p.batch * p.conv.channels);
   const uint32_t blocks = ceil_div(channels, kChannels), strip = strip_of(p, vector);
   Spec spec{.family = KernelFamily::direct, .tile_m = strip, .tile_n = round_up(ceil_div(channels, blocks), vector)};
-  if (!splits) return spec;
+  if (p.split_k_mode == SplitKMode::none) return spec;
   const int64_t strips = lines_of(p.conv) * ceil_div<int64_t>(outputs(p.conv.axes[2]), strip);
   const uint32_t places = std::max(direct_places(spec.tile_n, vector, uint32_t(p.conv.axes[1].filter)), 1u);
   const int64_t most = std::min(lines_of(p.conv), std::max<int64_t>(strips / places, 1));

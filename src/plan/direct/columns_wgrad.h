@@ -1,0 +1,22 @@
+// The choice of kernels for weight gradients of narrow groups down the images (direct/columns_wgrad.h).
+#pragma once
+
+#include <optional>
+
+#include "cleave/conv/direct_conv.h"
+#include "plan/choice/choice.h"
+
+namespace cleave {
+
+/// The cut that is predicted to be fastest; nothing for problems that the kernel does not serve.
+std::optional<Spec> direct_columns_wgrad_spec(const GemmProblem& problem, const DeviceInfo& device);
+
+/// The choice of any cut that fits.
+std::optional<Choice> make_direct_columns_wgrad_choice(const GemmProblem& problem, const DeviceInfo& device,
+                                                       const Spec& spec);
+
+DirectShape direct_columns_wgrad_shape(const Choice& choice);
+
+double predict_direct_columns_wgrad_us(const Choice& choice, const DeviceInfo& device);
+
+}  // namespace cleave

@@ -1,0 +1,196 @@
+#include "plan/direct/lines.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "cleave/config/direct_lines.h"
+#include "cleave/config/direct_work.h"
+#include "cleave/config/smem_plan.h"
+#include "cleave/config/threads.h"
+#include "plan/direct/kernels.h"
+#include "plan/direct/shift.h"
+#include "problem/problem.h"
+
+namespace cleave {
+namespace {
+
+constexpr int64_t kMostFilters = 16;
+constexpr uint32_t kMostSums = 72, kMostWords = 96;  // of a thread: registers, those of held lines among the latter
+constexpr uint32_t kMostTaps = 16;                   // along an axis
+constexpr int32_t kMostDilation = 8;
+constexpr int64_t kMostPlanes = 1 << 20;  // of all images
+constexpr uint32_t kWarps = kDirectThreads / 32;
+constexpr uint32_t kTileSizes[] = {128, 256}, kChannels[] = {64, 32};
+
+// Reckoned, not measured: clocks of an SM as weight gradients of groups took them (shift.cpp), whose tiles are alike.
+constexpr double kLaunchUs = 4;
+constexpr double kMatrixClocks = 2.9;  // for four 8 x 8 matrices to registers
+constexpr double kMultiplyClocks = 1.6;
+constexpr double kIssueClocks = 0.25;  // of a warp's instruction
+constexpr double kGradientFactor = 1.3;
+constexpr double kL2BytesPerClock = 24, kSumBytesPerClock = 30;  // of an SM: tiles; slices' sums
+constexpr double kMemoryShare = 0.85;
+constexpr double kLevelUs = 1.5;  // of adding slices up
+constexpr double kDoubt = 1.25;   // what was measured is preferred, unless it is as far behind
+
+bool is_served(const GemmProblem& p, const DeviceInfo& device) {
+  const ConvLayout& conv = p.conv;
+  if (conv.kind != Conv::wgrad || p.batch != 1 || conv.filters > kMostFilters || conv.channels % 8 != 0) return false;
+  if (p.m == 0 || p.n == 0 || p.k == 0 || p.k > INT32_MAX || p.n > INT32_MAX) return false;
+  if (!are_countable(conv, kMostTaps, kMostDilation)) return false;
+  if (const ConvAxis& depth = conv.axes[0];
+      depth.stride > kMostDirectStride || depth.filter > int32_t(kMostTaps) || depth.dilation > kMostDilation ||
+      conv.images * std::max<int64_t>(depth.size, outputs(depth)) > kMostPlanes || depth.pad_begin > kMostPlanes)
+    return false;
+  if (size_of(p.a.dtype) != 2 || p.b.dtype != p.a.dtype || !is_wide_float(p.d.dtype)) return false;
+  if (aligned_channels(p.b, p.b.stride_row) < 8 || p.epilogue.function != nullptr) return false;
+  // Outputs' gradients are copied line by line.
+  if (p.a.stride_col != conv.filters || outputs(conv.axes[2]) * conv.filters % 2 != 0) return false;
+  if (p.a.alignment % line_piece(uint32_t(conv.filters)) != 0) return false;
+  if (is_gated(p) || reduces(p) || p.has_scale_d || p.has_amax || finds_scales(p)) return false;
+  const bool splits = p.split_k_mode == SplitKMode::automatic || p.split_k_mode == SplitKMode::parallel;
+  const bool wanted = p.kernel == KernelFamily::automatic || p.kernel == KernelFamily::direct;
+  if (!wanted || (!splits && p.split_k_mode != SplitKMode::none) || device.compute_capability < 80) return false;
+  return !direct_shift_spec(p, device);  // whose tiles have the same names
+}
+
+/// But for how a line is cut.
+GemmConfig lines_config(const GemmProblem& p, const Spec& spec) {
+  GemmConfig c = direct_config(p, spec, 8);
+  c.direct.method = DirectMethod::lines;
+  c.direct.depth = direct_axis(Conv::wgrad, p.conv.axes[0]);
+  c.tile.n = c.direct.group = uint32_t(p.conv.filters);
+  c.tile.k = spec.tile_n;
+  c.operands.a_major = c.operands.b_major = Major::mn;
+  c.schedule.split = spec.split;
+  c.warps = {.m = c.tile.k / kLineChannels, .n = 1};
+  c.warps.k = kWarps / c.warps.m;
+  return c;
+}
+
+/// How tiles share an image: those along a line, and down.
+struct Cut {
+  uint32_t strips = 0;
+  uint32_t columns = 0, rows = 0;
+  double pixels = std::numeric_limits<double>::infinity();  // gathered, of all tiles
+
+  int64_t tiles() const { return int64_t(columns) * rows; }
+};
+
+/// The one that gathers least; without strips, if nothing fits.
+Cut cut_of(GemmConfig c, const ConvLayout& conv, const DeviceInfo& device) {
+  Cut best;
+  if (line_sums(c) > kMostSums || line_sums(c) + line_words(c.direct) > kMostWords) return best;
+  for (uint32_t strips = c.warps.k; strips <= 2 * c.warps.k; strips *= 2) {
+    c.direct.strips = strips;
+    if (line_height(c) % 2 != 0 || smem_plan(c).bytes > uint32_t(device.shared_memory_per_block)) continue;
+    Cut cut{.strips = strips,
+            .columns = ceil_div(uint32_t(outputs(conv.axes[2])), line_width(c)),
+            .rows = ceil_div(uint32_t(outputs(conv.axes[1])), line_height(c))};
+    cut.pixels = double(cut.tiles()) * line_rows(c) * line_columns(c);
+    if (cut.pixels < best.pixels) best = cut;
+  }
+  return best;
+}
+
+int64_t tiles_of(const Cut& cut, const ConvLayout& conv) {
+  return cut.tiles() * conv.images * outputs(conv.axes[0]);
+}
+
+/// Blocks of channels, for each tap down the depth.
+uint32_t blocks_of(const GemmProblem& p, const GemmConfig& c) {
+  return ceil_div(uint32_t(p.conv.channels), c.tile.k) * c.direct.depth.taps;
+}
+
+/// Clocks of an SM that a tile takes.
+double tile_clocks(const GemmConfig& c) {
+  const double products = line_sums(c) / 4.0, eights = ceil_div(c.tile.n, 8u);
+  const double matrices = double(lines_left(c.direct.height)) / 2 * c.direct.width.taps;
+  const double instructions = products + 3 * matrices + 6 * eights + 8;
+  const double step = std::max({products * kMultiplyClocks, matrices * kMatrixClocks, instructions * kIssueClocks});
+  const double loaded = line_rows(c) * line_columns(c) * c.tile.k * 2.0 + line_gradients_bytes(c);
+  return kGradientFactor * c.tile.m / 16 * c.warps.m * step + loaded / kL2BytesPerClock;
+}
+
+}  // namespace
+
+std::optional<Spec> direct_lines_spec(const GemmProblem& p, const DeviceInfo& device) {
+  if (!is_served(p, device)) return std::nullopt;
+  std::optional<Spec> best;
+  double least = std::numeric_limits<double>::infinity();
+  for (const uint32_t channels : kChannels) {
+    if (channels > kChannels[1] && p.conv.channels <= kChannels[1]) continue;
+    for (const uint32_t m : kTileSizes) {
+      const Spec whole{.family = KernelFamily::direct, .tile_m = m, .tile_n = channels};
+      GemmConfig c = lines_config(p, whole);
+      const Cut cut = cut_of(c, p.conv, device);
+      if (cut.strips == 0) continue;
+      c.direct.strips = cut.strips;
+      const int64_t tiles = tiles_of(cut, p.conv);
+      for (uint32_t beside = 1; beside <= ctas_of_sm(c); ++beside) {
+        Spec spec = whole;
+        const int64_t most = std::clamp<int64_t>(int64_t(device.num_sms) * beside / blocks_of(p, c), 1, tiles);
+        if (p.split_k_mode != SplitKMode::none)
+          spec.slices = uint32_t(p.split_k_slices > 0 ? std::min<int64_t>(p.split_k_slices, tiles)
+                                                      : ceil_div(tiles, ceil_div(tiles, most)));
+        if (spec.slices > 1) spec.split = SplitKMode::parallel;
+        const auto choice = make_direct_lines_choice(p, device, spec);
+        if (!choice) continue;
+        const double us = predict_direct_lines_us(*choice, device);
+        if (us < least) best = spec, least = us;
+      }
+    }
+  }
+  return best;
+}
+
+std::optional<Choice> make_direct_lines_choice(const GemmProblem& problem, const DeviceInfo& device, const Spec& spec) {
+  if (std::ranges::find(kTileSizes, spec.tile_m) == std::end(kTileSizes)) return std::nullopt;
+  if (std::ranges::find(kChannels, spec.tile_n) == std::end(kChannels)) return std::nullopt;
+  if (!is_served(problem, device)) return std::nullopt;
+  const bool sliced = spec.split == SplitKMode::parallel && spec.slices > 1;
+  if (spec.cluster_k != 1 || (!sliced && (spec.split != SplitKMode::none || spec.slices != 1))) return std::nullopt;
+  Choice choice{.spec = spec, .problem = problem, .rows_of_d = problem.m};
+  GemmConfig& c = choice.config = lines_config(problem, spec);
+  const Cut cut = cut_of(c, problem.conv, device);
+  if (cut.strips == 0) return std::nullopt;
+  c.direct.strips = cut.strips;
+  const uint32_t blocks = blocks_of(problem, c);
+  const int64_t tiles = tiles_of(cut, problem.conv);
+  if (tiles * blocks > INT32_MAX || spec.slices > tiles) return std::nullopt;
+  deal_tiles(choice, tiles * blocks, blocks, blocks * spec.slices);
+  reserve_slices(choice, blocks, spec.slices);
+  return choice;
+}
+
+DirectShape direct_lines_shape(const Choice& choice) {
+  const GemmConfig& c = choice.config;
+  const ConvLayout& conv = choice.problem.conv;
+  DirectShape shape = direct_images(conv);
+  set_depth(shape, conv);
+  shape.channels = uint32_t(conv.channels);
+  shape.cells[0] = line_height(c);
+  shape.cells[1] = line_width(c);
+  shape.images = uint32_t(conv.images) * shape.met_depth;
+  shape.blocks = FastDivmod(blocks_of(choice.problem, c));
+  shape.columns = FastDivmod(ceil_div(shape.made[1], shape.cells[1]));
+  shape.rows = FastDivmod(ceil_div(shape.made[0], shape.cells[0]));
+  shape.tiles = choice.most_tiles;
+  return shape;
+}
+
+double predict_direct_lines_us(const Choice& choice, const DeviceInfo& device) {
+  const GemmConfig& c = choice.config;
+  const ConvLayout& conv = choice.problem.conv;
+  const double clock = device.clock_ghz * 1e3, beside = std::ceil(double(choice.blocks) / device.num_sms);
+  const double busy = std::ceil(choice.tiles / choice.blocks) * beside * tile_clocks(c) / clock;
+  const double bytes = double(image_pixels(conv)) * conv.channels * 2 + double(output_pixels(conv)) * conv.filters * 2;
+  const double memory = bytes / (device.memory_gb_per_s * 1e3 * kMemoryShare);
+  const DirectReduction of(choice.spec.slices);
+  const double parts = double(of.team + of.teams) * direct_made(c) * sizeof(float);
+  const double reduction = choice.spec.slices > 1 ? 2 * kLevelUs + parts / kSumBytesPerClock / clock : 0;
+  return kDoubt * (kLaunchUs + reduction + std::max(busy, memory));
+}
+
+}  // namespace cleave
