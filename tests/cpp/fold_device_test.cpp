@@ -25,14 +25,13 @@ float2 make_float2(float x, float y) {
 float __uint_as_float(uint32_t bits) {
   return std::bit_cast<float>(bits);
 }
-uint32_t atomicExch(uint32_t* to, uint32_t value) {
+inline uint32_t atomicExch(uint32_t* to, uint32_t value) {
   return std::exchange(*to, value);
 }
-void __threadfence_system() {}
-bool __syncthreads_and(bool value) {
+inline void __threadfence_system() {}
+inline bool __syncthreads_and(bool value) {
   return value;  // nobody meets here
 }
-Index gridDim;
 
 }  // namespace
 

@@ -35,64 +35,64 @@ constexpr uint32_t kWarp = 32, kMostThreads = 256;
 std::deque<std::barrier<>> warps;  // one each, and last the block's
 std::array<uint32_t, kMostThreads> exchanged;
 
-size_t __cvta_generic_to_shared(const void*) {
+inline size_t __cvta_generic_to_shared(const void*) {
   return 0;  // nothing that is run here asks for it
 }
-void __syncthreads() {
+inline void __syncthreads() {
   warps.back().arrive_and_wait();
 }
-void __syncwarp() {
+inline void __syncwarp() {
   warps[threadIdx.x / kWarp].arrive_and_wait();
 }
 
 /// What `use` makes of the values of all lanes.
 template <class Use>
-uint32_t exchange(uint32_t value, const Use& use) {
+inline uint32_t exchange(uint32_t value, const Use& use) {
   exchanged[threadIdx.x] = value;
   __syncwarp();
   const uint32_t result = use(&exchanged[threadIdx.x / kWarp * kWarp]);
   __syncwarp();
   return result;
 }
-uint32_t __shfl_up_sync(uint32_t, uint32_t value, uint32_t distance) {
+inline uint32_t __shfl_up_sync(uint32_t, uint32_t value, uint32_t distance) {
   const uint32_t lane = threadIdx.x % kWarp;
   return exchange(value, [&](const uint32_t* of) { return of[lane - std::min(lane, distance)]; });
 }
-uint32_t __shfl_sync(uint32_t, uint32_t value, uint32_t lane) {
+inline uint32_t __shfl_sync(uint32_t, uint32_t value, uint32_t lane) {
   return exchange(value, [&](const uint32_t* of) { return of[lane]; });
 }
 template <class T>
-T __shfl_xor_sync(uint32_t, T value, uint32_t distance) {
+inline T __shfl_xor_sync(uint32_t, T value, uint32_t distance) {
   const uint32_t from = threadIdx.x % kWarp ^ distance;
   return std::bit_cast<T>(exchange(std::bit_cast<uint32_t>(value), [&](const uint32_t* of) { return of[from]; }));
 }
-uint32_t __reduce_max_sync(uint32_t, uint32_t value) {
+inline uint32_t __reduce_max_sync(uint32_t, uint32_t value) {
   return exchange(value, [](const uint32_t* of) { return *std::max_element(of, of + kWarp); });
 }
-uint32_t __reduce_min_sync(uint32_t, uint32_t value) {
+inline uint32_t __reduce_min_sync(uint32_t, uint32_t value) {
   return exchange(value, [](const uint32_t* of) { return *std::min_element(of, of + kWarp); });
 }
-uint32_t __ballot_sync(uint32_t, bool value) {
+inline uint32_t __ballot_sync(uint32_t, bool value) {
   return exchange(value, [](const uint32_t* of) {
     uint32_t lanes = 0;
     for (uint32_t i = 0; i < kWarp; ++i) lanes |= of[i] << i;
     return lanes;
   });
 }
-uint32_t __ffs(uint32_t bits) {
+inline uint32_t __ffs(uint32_t bits) {
   return bits == 0 ? 0 : uint32_t(std::countr_zero(bits)) + 1;
 }
-uint32_t __match_any_sync(uint32_t, uint32_t value) {
+inline uint32_t __match_any_sync(uint32_t, uint32_t value) {
   return exchange(value, [&](const uint32_t* of) {
     uint32_t lanes = 0;
     for (uint32_t i = 0; i < kWarp; ++i) lanes |= uint32_t(of[i] == value) << i;
     return lanes;
   });
 }
-int __popc(uint32_t bits) {
+inline int __popc(uint32_t bits) {
   return std::popcount(bits);
 }
-void atomicAdd(uint32_t* to, uint32_t value) {
+inline void atomicAdd(uint32_t* to, uint32_t value) {
   std::atomic_ref(*to) += value;
 }
 
