@@ -63,7 +63,8 @@ TEST(Covering, ProductsOfAllSizesKeepToTheSet) {
       ASSERT_TRUE(best.choice);
       const Spec kernel = kernel_of(best.choice->spec);
       EXPECT_NE(std::ranges::find(set, kernel), set.end()) << to_string(kernel);
-      EXPECT_LE(cheapest(p, h100, Kernels::all).choice->predicted_us, best.choice->predicted_us * 1.001);
+      constexpr double kSplitGains = 1.01;  // at least, or the product stays whole
+      EXPECT_LE(cheapest(p, h100, Kernels::all).choice->predicted_us, best.choice->predicted_us * kSplitGains);
     }
   }
 }

@@ -40,8 +40,12 @@ bool oversized(const Spec& s, const GemmProblem& p) {
   return tall || wide || (s.multicast_m > 1 && m <= s.tile_m) || (s.multicast_n > 1 && n <= s.tile_n);
 }
 
+/// A split of K has to gain more than predictions of it are worth: an unsplit product needs no workspace, and ranks add
+/// it up inside their kernel. On shapes left out of the fit this costs nothing (docs/notes/2026-11-choice.md).
 bool is_cheaper(const Choice& a, const Choice& b) {
-  return a.predicted_us < b.predicted_us;
+  constexpr double kLeastGain = 1.01;
+  const auto weighed = [](const Choice& c) { return c.spec.slices > 1 ? c.predicted_us * kLeastGain : c.predicted_us; };
+  return weighed(a) < weighed(b);
 }
 
 /// The covering set's kernels, with all slice counts, and beside them direct ones, which are few and much faster than
