@@ -65,7 +65,8 @@ def questions(case: GemmCase) -> list[Question]:
     def served(names: list[str]) -> list[str]:
         return [name for name in names if _plan_as(planned, name)]
 
-    base = f"{family} 128x128"
+    # 128x128 with scales of 1x128 on both sides has no registers for shares of slices.
+    base = next(tile for tile in served([f"{family} 128x128", f"{family} 128x96"]) if served([f"{tile} parallel 4"]))
     found = []
     for words, split in (("tile", ""), ("tile, of 4 slices", " parallel 4")):
         others = served([f"{family} {tile}{split}" for tile in TILES[family].split() if tile not in base])

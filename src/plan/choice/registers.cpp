@@ -242,6 +242,11 @@ bool registers_suffice(const GemmConfig& c) {
 }
 
 bool portable_registers_suffice(const GemmConfig& c) {
+  if (c.tile.n < 256) {
+    // Values that wait for a scale of theirs, for shares of slices, beside two of these.
+    const int more = int(c.epilogue.scaling == Scaling::vector) + int(c.epilogue.has_c) + int(c.epilogue.has_amax);
+    return !c.epilogue.has_scale_out || c.schedule.split != SplitKMode::parallel || more < 2;
+  }
   const bool fast = is_fp8(c.operands.a) && !c.scales.promote;
   if (c.schedule.split == SplitKMode::none) return !fast;
   const bool blocks_of_groups = c.epilogue.scaling == Scaling::block && c.schedule.grouping != Grouping::none;

@@ -14,7 +14,7 @@ bool crowds(const GemmConfig& config);
 /// As far as operands, tile, schedule and epilogue tell: the place of D's rows and its stores come later.
 bool registers_suffice(const GemmConfig& config);
 
-/// The same of the portable kernel, where its 128 accumulators are of gated columns of D that share a scale.
+/// The same of the portable kernel, where columns of D share a scale that is found.
 bool portable_registers_suffice(const GemmConfig& config);
 
 /// Whether there are registers for a slice beside the sum of those before it, and who takes the next one.

@@ -113,7 +113,7 @@ class TileShaper {
     // Parts of bfloat16 beside two sums leave no registers for a gradient's walk through taps, as the compiler said.
     const bool gradient = c_.conv.kind == Conv::dgrad || c_.conv.kind == Conv::wgrad;
     if (gradient && c_.operands.precision == Precision::bf16x3 && accumulators_per_thread(c_) > 32) return false;
-    if (c_.tile.n == 256 && !portable_registers_suffice(c_)) return false;
+    if (!portable_registers_suffice(c_)) return false;
     if (!shape_convolution()) return false;
     // Gathered pieces come late: more of them are kept on their way.
     const uint32_t most = c_.conv.kind == Conv::none ? 3 : 5;
