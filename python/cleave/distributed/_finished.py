@@ -37,13 +37,15 @@ def finished_sum(
     granularity, *form = (options.pop(option, None) for option in _SCALES)
     form = {option: x for option, x in zip(_SCALES[1:], form, strict=True) if x is not None}
     gated = activation in GATED
+    if granularity is None:
+        dtype = dtype or _default_dtype(a)
     _check(activation if gated else None, granularity, form, dtype, operands[0].shape[-1], c, options)
     options |= {"activation": "none" if gated else activation, "out_dtype": torch.float32}
 
     def finish(sums: Tensor) -> tuple[Tensor, ...]:
         made = gate(activation, sums) if gated else sums
         if granularity is None:
-            return (made.to(dtype or (torch.bfloat16 if a.itemsize == 1 else a.dtype)),)
+            return (made.to(dtype),)
         return _ops.quantize(made, dtype, granularity, **form)
 
     # Compiled calls do not ask how many ranks there are, and have the same bits.
@@ -70,8 +72,12 @@ def gate(activation: str, sums: Tensor) -> Tensor:
     return evaluate(graph, [wanted], dict(zip(graph.sums, halves, strict=True)))[wanted]
 
 
+def _default_dtype(a: Tensor) -> torch.dtype:
+    return torch.bfloat16 if a.itemsize == 1 else a.dtype
+
+
 def _is_one_shot(a: Tensor, b: Tensor, group_name: str, options: dict[str, Any]) -> bool:
-    partial = options.get("partial_dtype") or (torch.bfloat16 if a.itemsize == 1 else a.dtype)
+    partial = options.get("partial_dtype") or _default_dtype(a)
     return _sums.is_one_shot(a.shape[0] * b.shape[1] * partial.itemsize, peers_of(group_name).size)
 
 
@@ -91,6 +97,13 @@ def _check(
     if granularity is None:
         if form:
             raise ValueError(f"{next(iter(form))} is given, but no scales are found; pass out_scale, or leave it out")
+        if options.get("scale_d") is not None:
+            raise ValueError(f"scale_d is given beside activation {gates}, whose result has none; pass out_scale")
+        if dtype not in (torch.float16, torch.bfloat16, torch.float32):
+            raise TypeError(
+                f"out_dtype is {dtype} beside activation {gates}; it must be float16, bfloat16 or float32, or of 8 "
+                "bits with out_scale"
+            )
         return
     if granularity not in _BY_ROWS:
         raise ValueError(
