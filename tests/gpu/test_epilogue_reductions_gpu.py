@@ -218,8 +218,10 @@ def test_rows_that_depend_on_themselves_alone(
 ) -> None:
     generator = torch.Generator("cuda").manual_seed(2)
     a, b = (torch.randn(shape, generator=generator, device="cuda").bfloat16() for shape in ((600, k), (n, k)))
-    options = {"epilogue": function(bias=torch.randn(n, device="cuda")), "out_dtype": "float32", **promise}
+    bias = torch.randn(n, generator=generator, device="cuda")
+    options = {"epilogue": function(bias=bias), "out_dtype": "float32", **promise}
     whole = cleave.gemm(a, b.T, **options)
+    torch.testing.assert_close(whole[0].double(), a.double() @ b.double().T + bias, rtol=1e-4, atol=5e-2)
     check(*whole)
     for rows in (1, 2, 17, 64, 300):
         some = cleave.gemm(a[:rows], b.T, **options)
