@@ -277,6 +277,12 @@ def test_groups_that_depend_on_themselves_alone(function: Any) -> None:
             assert torch.equal(first[0], norm[begin:end]) and torch.equal(first[1], of_group[g])
         assert bool((norm[ends[-1] :] == 77.0).all() and (d[ends[-1] :] == 77.0).all())
         assert all(bool((x[[0, 2]] == 77.0).all()) for x in framed)
+    # The first group's rows and expert as the second's.
+    order = torch.cat([torch.arange(129, 258), torch.arange(129), torch.arange(258, 700)]).cuda()
+    offs = torch.tensor([129, 258, 400, 690], dtype=torch.int32, device="cuda")
+    _, norm, of_group = cleave.grouped_gemm(a[order], b.mT[[1, 0, 2, 3]].mT, offs, **options)
+    first = found[0, 0, 129]
+    assert torch.equal(norm[129:258], first[0]) and torch.equal(of_group[1], first[1])
 
 
 @pytest.mark.parametrize("groups", [1, 2])
