@@ -100,7 +100,7 @@ add_executable(emit_launch_tests "${probe_standard}.gch"
   tests/fake_driver/emit_launch_test.cpp tests/fake_driver/emit_conv_launch_test.cpp
   tests/fake_driver/emit_workspaces_test.cpp tests/fake_driver/kernel_sequence_test.cpp
   tests/fake_driver/conv_product_launch_test.cpp tests/fake_driver/prepared_plan_test.cpp
-  tests/fake_driver/two_heights_launch_test.cpp)
+  tests/fake_driver/rules_test.cpp tests/fake_driver/two_heights_launch_test.cpp)
 target_link_libraries(emit_launch_tests PRIVATE
   cleave_tested fake_cuda GTest::gtest_main)
 target_compile_options(emit_launch_tests PRIVATE -O0)  # half of what -O2 takes to compile, and it hardly computes

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from ._weights.arrays import check_array
+
 __all__ = ["smooth"]
 
 
@@ -35,8 +37,7 @@ def smooth(amax: Any, weight: Any, alpha: float = 0.5) -> tuple[Any, Any]:
     if not 0 <= alpha <= 1:
         raise ValueError(f"alpha is {alpha}; it must be from 0 to 1")
     for name, array in (("amax", amax), ("weight", weight)):
-        if not hasattr(array, "dtype") or not hasattr(array, "shape"):
-            raise TypeError(f"{name} is {type(array).__name__}; it must be an array of torch, NumPy, CuPy or JAX")
+        check_array(array, name, "an array of torch, NumPy, CuPy or JAX")
     if str(amax.dtype).removeprefix("torch.") != "float32":
         raise TypeError(f"amax is {amax.dtype}; it must be float32, convert it")
     if len(weight.shape) != 2 or tuple(amax.shape) != (weight.shape[1],):

@@ -90,10 +90,15 @@ void add_weight(const GemmProblem& p, Signature& s) {
     add("global_scale", fmt::format("float32, one value{}, or [{}@b_columns@].", *lead ? " for each group" : "", lead));
 }
 
+/// Room for `rows` rows in each group, of which some are there.
+bool is_masked(const GemmProblem& p) {
+  return p.groups.dimension == Grouping::m && p.groups.bounds == GroupBounds::counts;
+}
+
 /// Scales of blocks.
 std::string blocks_of(const GemmProblem& p, bool is_a) {
   const Grouping cut = p.groups.dimension;
-  const bool masked = cut == Grouping::m && p.groups.bounds == GroupBounds::counts;
+  const bool masked = is_masked(p);
   const bool is_grouped = cut == (is_a ? Grouping::n : Grouping::m);
   const uint32_t rows = (is_a ? p.scale_a : p.scale_b).rows;
   const std::string size = !is_a ? "@b_columns@" : masked ? "groups * rows" : "m";
@@ -107,7 +112,7 @@ std::string blocks_of(const GemmProblem& p, bool is_a) {
 Signature signature_of_product(const GemmProblem& p) {
   Signature s;
   const bool grouped = p.groups.dimension != Grouping::none;
-  const bool masked = p.groups.dimension == Grouping::m && p.groups.bounds == GroupBounds::counts;
+  const bool masked = is_masked(p);
   const bool gated = is_gated(p);
   const auto matrix = [&](const char* name, const std::string& shape) {
     s.positional.push_back({.name = name, .about = fmt::format("@{0}_dtype@ {1}, @{0}_layout@-major.", name, shape)});
@@ -197,7 +202,7 @@ std::string shape_of_result(const GemmProblem& p, InputShape shape) {
         return filters ? "(@w_filters@, @w_channels@, @filter_size@)" : "(images, @result_channels@, @result_pixels@)";
     }
   }
-  const bool masked = cut == Grouping::m && p.groups.bounds == GroupBounds::counts;
+  const bool masked = is_masked(p);
   const bool rows = shape == InputShape::column || shape == InputShape::matrix;
   const bool columns = shape == InputShape::row || shape == InputShape::matrix;
   const std::string entry = fmt::format("{}, {}", rows ? masked ? "rows" : "m" : "1", columns ? "n" : "1");

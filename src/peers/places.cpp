@@ -1,6 +1,5 @@
 #include "peers/places.h"
 
-#include <cstring>
 #include <utility>
 
 #include "cleave/problem.h"
@@ -31,19 +30,6 @@ int Places::next(void* stream) {
     capture_ = capture;
   }
   return 2 + int(captured_++ % 2);
-}
-
-void Places::put(const void* from, size_t bytes, int place, size_t offset, void* stream) const {
-  char* const to = at(group_->rank(), place) + offset;
-  if (bytes == 0) return;
-  if (group_->device() == kCpu) {
-    std::memcpy(to, from, bytes);
-    return;
-  }
-  const ContextGuard context(group_->device());
-  check(driver().memcpy_dtod_async(reinterpret_cast<CUdeviceptr>(to), reinterpret_cast<CUdeviceptr>(from), bytes,
-                                   static_cast<CUstream>(stream)),
-        "cuMemcpyDtoDAsync");
 }
 
 }  // namespace cleave

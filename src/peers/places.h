@@ -29,8 +29,6 @@ class CLEAVE_TOOLS Places {
   int next(void* stream);
   /// As at first, where all ranks do it: behind Group::reset.
   void reset() { *this = Places(group_); }
-  /// Enqueues a copy of this rank's to its place, `offset` bytes behind where that begins.
-  void put(const void* from, size_t bytes, int place, size_t offset, void* stream) const;
   /// Where a rank's place begins.
   char* at(int rank, int place) const { return static_cast<char*>(group_->staging(rank)) + size_t(place) * bytes_; }
 

@@ -10,7 +10,8 @@ namespace {
 constexpr size_t kLeastBytes = PushRowsConfig::threads * 16;
 
 uint32_t piece_of(const Group::Rows& part) {
-  const uint64_t bits = part.bytes | part.share | reinterpret_cast<uintptr_t>(part.own);
+  const uint64_t addresses = reinterpret_cast<uintptr_t>(part.own) | reinterpret_cast<uintptr_t>(part.out);
+  const uint64_t bits = part.bytes | part.share | addresses;
   return bits % 16 == 0 ? 16 : bits % 4 == 0 ? 4 : 1;
 }
 

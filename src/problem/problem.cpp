@@ -67,11 +67,15 @@ const char* gate_of(const GemmProblem& p) {
                    : "the epilogue function takes acc.gate and acc.up";
 }
 
+Reduction reduction_within(const GemmProblem& p, uint32_t output) {
+  const bool is_matrix = p.epilogue.outputs[output].shape == InputShape::matrix;
+  return is_matrix ? Reduction::none : p.epilogue.function->outputs()[output + 1].reduction;
+}
+
 bool reduces(const GemmProblem& p) {
   if (p.epilogue.function == nullptr || !p.epilogue.function->reduces()) return false;
-  const auto& outputs = p.epilogue.function->outputs();
-  for (size_t i = 0; i + 1 < outputs.size(); ++i)
-    if (outputs[i + 1].reduction != Reduction::none && p.epilogue.outputs[i].shape != InputShape::matrix) return true;
+  for (uint32_t i = 0; i + 1 < p.epilogue.function->outputs().size(); ++i)
+    if (reduction_within(p, i) != Reduction::none) return true;
   return false;
 }
 

@@ -51,7 +51,9 @@ Activation activation_of(const GemmProblem& problem);
 const char* name_of_epilogue(const GemmProblem& problem);
 const char* gate_of(const GemmProblem& problem);
 
-/// Whether an output of the epilogue function is reduced.
+/// What the product's kernel reduces an output of the epilogue function by, one beside D: none where a step of its own
+/// does, which is given a matrix (plan/plans/staged_reductions.h). And whether there is such an output.
+Reduction reduction_within(const GemmProblem& problem, uint32_t output);
 bool reduces(const GemmProblem& problem);
 
 /// Multiplications and additions of A @ B, over all batch entries; of groups as if they covered

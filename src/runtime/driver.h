@@ -45,7 +45,6 @@ namespace cleave {
   X(mem_release, MemRelease, 10020)                                                                  \
   X(mem_set_access, MemSetAccess, 10020)                                                             \
   X(mem_unmap, MemUnmap, 10020)                                                                      \
-  X(memcpy_dtod_async, MemcpyDtoDAsync, 3020)                                                        \
   X(memcpy_dtoh_async, MemcpyDtoHAsync, 3020)                                                        \
   X(memcpy_htod_async, MemcpyHtoDAsync, 3020)                                                        \
   X(memset_d8_async, MemsetD8Async, 3020)                                                            \

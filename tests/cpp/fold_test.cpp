@@ -379,6 +379,18 @@ TEST(PushLaunches, CtasAndTheirChunksFollowFromSharesAlone) {
   }
 }
 
+TEST(PushLaunches, PiecesAreAlignedWhereTheyComeFromAndWhereTheyAreKept) {
+  alignas(16) static char memory[64];
+  const auto bytes_of = [&](size_t own, size_t out) {
+    const Group::Rows part = {.own = memory + own, .bytes = 32, .share = 32, .out = memory + out};
+    return push_config({&part, 1}).bytes;
+  };
+  EXPECT_EQ(bytes_of(0, 16), 16u);
+  EXPECT_EQ(bytes_of(4, 16), 4u);
+  EXPECT_EQ(bytes_of(0, 20), 4u);
+  EXPECT_EQ(bytes_of(0, 17), 1u);
+}
+
 TEST(PushLaunches, EachConfigurationHasItsPlace) {
   std::set<int> numbers;
   for (const uint32_t bytes : {16, 4, 1})

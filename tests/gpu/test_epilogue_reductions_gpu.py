@@ -218,8 +218,10 @@ def test_rows_that_depend_on_themselves_alone(
 ) -> None:
     generator = torch.Generator("cuda").manual_seed(2)
     a, b = (torch.randn(shape, generator=generator, device="cuda").bfloat16() for shape in ((600, k), (n, k)))
-    options = {"epilogue": function(bias=torch.randn(n, device="cuda")), "out_dtype": "float32", **promise}
+    bias = torch.randn(n, generator=generator, device="cuda")
+    options = {"epilogue": function(bias=bias), "out_dtype": "float32", **promise}
     whole = cleave.gemm(a, b.T, **options)
+    torch.testing.assert_close(whole[0].double(), a.double() @ b.double().T + bias, rtol=1e-4, atol=5e-2)
     check(*whole)
     for rows in (1, 2, 17, 64, 300):
         some = cleave.gemm(a[:rows], b.T, **options)
@@ -275,6 +277,12 @@ def test_groups_that_depend_on_themselves_alone(function: Any) -> None:
             assert torch.equal(first[0], norm[begin:end]) and torch.equal(first[1], of_group[g])
         assert bool((norm[ends[-1] :] == 77.0).all() and (d[ends[-1] :] == 77.0).all())
         assert all(bool((x[[0, 2]] == 77.0).all()) for x in framed)
+    # The first group's rows and expert as the second's.
+    order = torch.cat([torch.arange(129, 258), torch.arange(129), torch.arange(258, 700)]).cuda()
+    offs = torch.tensor([129, 258, 400, 690], dtype=torch.int32, device="cuda")
+    _, norm, of_group = cleave.grouped_gemm(a[order], b.mT[[1, 0, 2, 3]].mT, offs, **options)
+    first = found[0, 0, 129]
+    assert torch.equal(norm[129:258], first[0]) and torch.equal(of_group[1], first[1])
 
 
 @pytest.mark.parametrize("groups", [1, 2])

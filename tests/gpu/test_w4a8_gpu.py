@@ -20,9 +20,8 @@ E4M3 = torch.float8_e4m3fn
 BYTES = (E4M3, torch.int8)
 MODES = ("none", "serial", "parallel", "cluster", "stream_k")
 TILES = (
-    "64x16", "64x64", "64x80", "64x128", "64x256", "128x16", "128x32", "128x48", "128x112", "128x128", "128x240",
-    "192x64", "256x16",
-    "256x32", "256x48", "256x64",
+    "64x16", "64x64", "64x80", "64x128", "128x16", "128x32", "128x48", "128x112", "128x128", "256x16",
+    "256x32", "256x48",
 )  # fmt: skip
 SIZES = ((1, 64, 256), (3, 200, 512), (17, 129, 1280), (64, 513, 768), (130, 384, 2304))
 
@@ -147,8 +146,9 @@ def test_splits(mode: str, dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("shared", ["", " multicast 2x1"])
 @pytest.mark.parametrize("tile", TILES)
 def test_tiles(tile: str, shared: str, split: str) -> None:
-    if shared and (" cluster" in split or tile == "64x16"):
+    if (" cluster" in split and (shared or tile in ("64x128", "128x128"))) or (shared and tile == "64x16"):
         pytest.skip("not served")
+    served = 0
     for m, n, k in ((24, 520, 1152), (260, 1096, 640)):
         for dtype, group, has_zeros, weights in (
             (E4M3, 128, False, "int4"), (torch.int8, 32, True, "int4"), (E4M3, 16, False, "nvfp4"),
@@ -161,6 +161,8 @@ def test_tiles(tile: str, shared: str, split: str) -> None:
                 assert "cannot serve" in str(error)
                 continue
             product.check()
+            served += 1
+    assert served > 0
 
 
 @pytest.mark.parametrize("dtype", BYTES)

@@ -19,7 +19,7 @@ CLEAVE_DEVICE void for_pieces(const char* from, uint64_t chunk, uint64_t bytes, 
   using Piece = typename GatheredPiece<Bytes>::Type;
   constexpr uint32_t kAhead = 4;
   const uint64_t end = min_of((blockIdx.x + 1) * chunk, bytes);
-#pragma unroll 1
+  CLEAVE_NO_UNROLL
   for (uint64_t first = blockIdx.x * chunk + threadIdx.x * Bytes; first < end; first += kAhead * Threads * Bytes) {
     Piece pieces[kAhead];
     CLEAVE_UNROLL
@@ -32,14 +32,14 @@ CLEAVE_DEVICE void for_pieces(const char* from, uint64_t chunk, uint64_t bytes, 
   }
 }
 
+/// To all ranks, from the next one on, so that none receives from all at the same time.
 template <uint32_t Bytes, bool Keeps>
 CLEAVE_DEVICE void send(const MeetingParams& meeting, const PushedRows& part) {
   using Piece = typename GatheredPiece<Bytes>::Type;
   const uint64_t own = meeting.rank * part.share_bytes;
   for_pieces<Bytes, PushRowsConfig::threads>(
       part.own, part.chunk, part.own_bytes, [&](uint64_t at, const Piece& piece) {
-        for (uint32_t step = 1; step <= meeting.size;
-             ++step) {  // from the next rank on, so that none receives from all
+        for (uint32_t step = 1; step <= meeting.size; ++step) {
           const uint32_t next = meeting.rank + step, peer = next < meeting.size ? next : next - meeting.size;
           char* const block = reinterpret_cast<char*>(meeting.headers[peer]);
           *reinterpret_cast<Piece*>(block + part.offset + own + at) = piece;

@@ -213,7 +213,7 @@ struct WeightMainloop {
     constexpr uint32_t kParts = weight_parts(C), kGroups = kBlocks * kInstructions;  // of a k block, in all waves
     FragmentA fragments[2] = {};                                                     // zeros stay
     WavePart parts[kParts];
-#pragma unroll 1
+    CLEAVE_NO_UNROLL
     for (uint32_t i = 0; i < work.k_count; ++i) {
       const auto here = state;
       state.advance();

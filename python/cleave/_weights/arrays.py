@@ -8,9 +8,9 @@ from typing import Any
 from .._arrays import numpy_dtype
 
 
-def check_array(array: Any, name: str) -> None:
+def check_array(array: Any, name: str, kinds: str = "a torch tensor or a NumPy array") -> None:
     if not hasattr(array, "dtype") or not hasattr(array, "shape"):
-        raise TypeError(f"{name} is {type(array).__name__}; it must be a torch tensor or a NumPy array")
+        raise TypeError(f"{name} is {type(array).__name__}; it must be {kinds}")
 
 
 def namespace(array: Any, name: str) -> Any:

@@ -144,7 +144,7 @@ class KnownGathers {
     calls_.add(views, options, number_of(rows, use_fast_accum), [&](std::optional<KnownGather>& known) {
       known = KnownGather{places, form, {}};
       known->made =
-          make_gather(known->form, views, *nb::inst_ptr<Places>(places), options_of(options.back(), use_fast_accum));
+          make_gather(known->form, views, nb::cast<Places&>(places), options_of(options.back(), use_fast_accum));
     });
   }
 

@@ -5,15 +5,6 @@
 #include "problem/problem.h"
 
 namespace cleave {
-namespace {
-
-/// What the kernel reduces an output by: not by what a step of its own does (staged_reductions.h).
-Reduction reduction_within(const GemmProblem& p, uint32_t output) {
-  const bool is_matrix = p.epilogue.outputs[output].shape == InputShape::matrix;
-  return is_matrix ? Reduction::none : p.epilogue.function->outputs()[output + 1].reduction;
-}
-
-}  // namespace
 
 bool c_has_pairs(const GemmProblem& p, bool fuses_classes) {
   const Order order = output_order(p).value_or(Order::row);

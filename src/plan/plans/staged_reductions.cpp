@@ -23,16 +23,12 @@ namespace {
 
 constexpr size_t kAlignment = 16;
 
-Reduction reduction_of(const GemmProblem& p, uint32_t output) {
-  return p.epilogue.function->outputs()[output + 1].reduction;
-}
-
 uint32_t outputs_beside_d(const GemmProblem& p) {
   return uint32_t(p.epilogue.function->outputs().size()) - 1;
 }
 
 bool is_reduced(const GemmProblem& p, uint32_t output) {
-  return reduction_of(p, output) != Reduction::none;
+  return reduction_within(p, output) != Reduction::none;
 }
 
 /// The order in which the elements of a line, or of a group, are neighbours among those that a thread adds up.
@@ -53,7 +49,7 @@ PartialResults elements_of(const GemmProblem& p, uint32_t output) {
   const EpilogueLayout& layout = p.epilogue.outputs[output];
   const bool over_groups = is_over_groups(p.groups.dimension, layout.shape);
   const auto rows = uint32_t(p.m), columns = uint32_t(p.n);
-  PartialResults x{.reduction = reduction_of(p, output),
+  PartialResults x{.reduction = reduction_within(p, output),
                    .joins_entries = layout.stride_batch == 0,
                    .entries = uint32_t(over_groups ? p.batch : entries_of_d(p)),
                    .of_elements = true,

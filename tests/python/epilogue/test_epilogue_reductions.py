@@ -138,6 +138,7 @@ def test_rows_that_depend_on_themselves_alone(promise: dict[str, str]) -> None:
     rng = np.random.default_rng(6)
     a, b, bias = (rng.standard_normal(shape, np.float32) for shape in ((70, 300), (300, 90), (90,)))
     d, norm = cleave.gemm(a, b, epilogue=with_norm(bias=bias), **promise)
+    np.testing.assert_allclose(d, a.astype(np.float64) @ b + bias, rtol=1e-5, atol=1e-4)
     np.testing.assert_allclose(norm, (d.astype(np.float64) ** 2).sum(1), rtol=1e-6)
     for rows in (1, 17):
         some = cleave.gemm(a[:rows], b, epilogue=with_norm(bias=bias), **promise)

@@ -62,7 +62,7 @@ def test_functions(format: str, experts: bool, compiled: bool) -> None:
     for one, other in zip(made, expected, strict=True):
         assert one.dtype in (torch.bfloat16, torch.float32)
         scale = other.abs().max().item()
-        torch.testing.assert_close(one.double(), other, rtol=2**-6, atol=2**-6 * scale)
+        torch.testing.assert_close(one.double(), other, rtol=2**-7, atol=2**-7 * scale)
 
 
 @pytest.mark.parametrize("activation", ["none", "relu", "silu", "gelu"])
@@ -87,7 +87,7 @@ def test_products_without_a_function(activation: str, batched: bool) -> None:
 
 
 def test_8_bit_activations() -> None:
-    """a has no gradient then; bias and scales of a function have."""
+    """a has no gradient then; bias has."""
     torch.manual_seed(1)
     weights = cleave.pack_weights(torch.randn(N, K).bfloat16(), 128, scale_dtype="float16")
     q, scale = cleave.quantize(torch.randn(M, K), "float8_e4m3fn")
@@ -95,7 +95,7 @@ def test_8_bit_activations() -> None:
     d = cleave.torch.mixed_gemm(q, weights, scale_a=scale, bias=bias)
     grad = torch.randn_like(d)
     (made,) = torch.autograd.grad(d, bias, grad)
-    torch.testing.assert_close(made, grad.float().sum(0), rtol=1e-2, atol=1e-2)
+    torch.testing.assert_close(made, grad.float().sum(0), rtol=1e-6, atol=1e-6)
 
 
 def test_gates_have_none_for_activations() -> None:

@@ -93,6 +93,16 @@ def refusals_name_argument_value_and_remedy(ranks: Ranks) -> None:
         (lambda: cd.gemm_all_reduce(a, b, out_dtype=torch.int32), TypeError, "out_dtype is torch.int32"),
         (lambda: cd.gemm_all_reduce(a, b, out_dtype=torch.int8), ValueError, "scale_d is missing; give both"),
         (
+            lambda: cd.gemm_all_reduce(a, b, activation="swiglu", out_dtype=torch.int8),
+            ValueError,
+            "scale_d is missing; give both",
+        ),
+        (
+            lambda: cd.scaled_gemm_all_reduce(q, q.t(), one, one, scale_d=one, activation="swiglu"),
+            ValueError,
+            "scale_d is given, which only 8-bit results have",
+        ),
+        (
             lambda: cd.moe_dispatch(a, torch.zeros(8, 1).int(), ranks.size, transport="peer"),
             ValueError,
             "which moves what",

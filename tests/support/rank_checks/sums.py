@@ -132,13 +132,11 @@ def sums_are_gated_and_quantised_once(ranks: Ranks) -> None:
         scales = {"row": "k", "block_1x128": "mn"}
         for shots in ("one", "two"):
             with all_reduce_by(shots):
-                for turn in (sums, torch.stack(sums.chunk(2, 1), -1).flatten(1)):
-                    name, of_bias = ("swiglu", bias) if turn is sums else ("swiglu_interleaved", bias)
-                    if turn is not sums:
+                for name in ("swiglu", "swiglu_interleaved"):
+                    given, of_bias = own, bias
+                    if name == "swiglu_interleaved":
                         order = torch.stack(torch.arange(512).chunk(2), -1).flatten()
                         given, of_bias = (own[0], own[1][:, order].contiguous()), bias[order]
-                    else:
-                        given = own
                     d = cd.gemm_all_reduce(*given, bias=of_bias, activation=name)
                     assert d.dtype == dtype and d.shape == (m, 256)
                     assert ((d.double() - gated).abs() <= 2 * ROUNDOFF[dtype] * gated.abs() + 1e-5).all()

@@ -20,7 +20,7 @@ Given read(const Arguments& arguments);
 /// What of a call does not depend on pointers.
 class Call {
  public:
-  /// The thread's last one, if it was of the same problem; else it is worked out, and then the last.
+  /// The thread's last one of this launch, if it was of the same problem; else it is worked out, and then the last.
   /// Throws std::invalid_argument, with the remedy, if the kernel does not serve the problem.
   static const Call& of(const cleave::GemmProblem& problem, const Kernel& kernel, uint32_t num_sms);
 

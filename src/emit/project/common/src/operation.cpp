@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <stdexcept>
 
 #include "emitted/operation.h"
@@ -41,22 +42,28 @@ std::string Operation::why_not(const Arguments& arguments) const {
 }
 
 size_t Operation::workspace_size(const Arguments& arguments) const {
-  size_t bytes = 0;
+  size_t counters = 0, partials = 0;
   visit_launches(read(arguments), *device_, rest_.get(), [&](const Given& given, const Device& device) {
     const Call& call = Call::of(given, device);
-    bytes += call.grid().counter_bytes + call.partial_bytes();
+    counters = std::max(counters, call.grid().counter_bytes);
+    partials = std::max(partials, call.partial_bytes());
   });
-  return bytes;
+  return counters + partials;
 }
 
 size_t Operation::counter_size(const Arguments& arguments) const {
-  return Call::of(read(arguments), *device_).grid().counter_bytes;
+  size_t counters = 0;
+  visit_launches(read(arguments), *device_, rest_.get(), [&](const Given& given, const Device& device) {
+    counters = std::max(counters, Call::of(given, device).grid().counter_bytes);
+  });
+  return counters;
 }
 
 void Operation::operator()(const Arguments& arguments, void* workspace, CUstream stream) const {
   const auto split = [&](size_t counters, size_t) -> Workspace {
     if (workspace == nullptr) return {};
-    return {workspace, static_cast<char*>(workspace) + counters};
+    // Launches share the counters; partial results are behind those of both, which stay zero.
+    return {workspace, static_cast<char*>(workspace) + (rest_ == nullptr ? counters : counter_size(arguments))};
   };
   (*this)(arguments, split, stream);
 }
