@@ -27,6 +27,15 @@ CLEAVE_HD constexpr uint32_t scale_lines_b_at(const GemmConfig& c) {
   return round_up(scale_lines_a(c), 2u);
 }
 
+/// Whether the scales of a thread's two rows lie side by side, so that it reads both at once (Fragment).
+CLEAVE_HD constexpr bool pairs_scales_of_rows(const GemmConfig& c) {
+  return c.scales.rows_a == 1 && c.scales.rows_b != 1 && has_wgmma(c.family) && !gates_rows(c);
+}
+/// Where the scale of A's line lies among them.
+CLEAVE_HD constexpr uint32_t scale_place_a(const GemmConfig& c, uint32_t line) {
+  return pairs_scales_of_rows(c) ? line / 16 * 16 + line % 8 * 2 + line / 8 % 2 : line;
+}
+
 /// Bytes in one stage.
 CLEAVE_HD constexpr uint32_t scale_stage_bytes(const GemmConfig& c) {
   if (c.epilogue.scaling != Scaling::block) return 0;

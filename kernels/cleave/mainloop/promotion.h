@@ -49,9 +49,14 @@ class Promotion {
     scales.stage = stage;
     if constexpr (kScaled) {
       CLEAVE_UNROLL
-      for (uint32_t i = 0; i < 2 * kRowBlocks; ++i) {
-        const uint32_t row = row0_ + i / 2 * Fragment<C>::kRowStep + i % 2 * 8;
-        scales.rows[i / 2][i % 2] = load_line(stage, row / C.scales.rows_a);
+      for (uint32_t i = 0; i < kRowBlocks; ++i) {
+        const uint32_t row = row0_ + i * Fragment<C>::kRowStep;
+        if constexpr (pairs_scales_of_rows(C)) {
+          ptx::load_shared_pair(stage + scale_place_a(C, row) * 4, scales.rows[i]);
+        } else {
+          scales.rows[i][0] = load_line(stage, row / C.scales.rows_a);
+          scales.rows[i][1] = load_line(stage, (row + 8) / C.scales.rows_a);
+        }
       }
       if constexpr (C.scales.rows_b == kScaleBlock) {
         CLEAVE_UNROLL

@@ -36,7 +36,7 @@ class ScaleLoader {
   /// The work tile's next k block, into the stage at `stage`.
   CLEAVE_DEVICE void load(uint32_t stage) {
     const uint32_t bytes = C.schedule.grouping == Grouping::k ? bytes_ : 4;
-    a_.load(stage, bytes, thread_);
+    a_.template load<true>(stage, bytes, thread_);
     b_.load(stage + scale_lines_b_at(C) * 4, bytes, thread_);
   }
 
@@ -63,11 +63,13 @@ class ScaleLoader {
       }
     }
 
+    /// `Rows`: the lines are A's.
+    template <bool Rows = false>
     CLEAVE_DEVICE void load(uint32_t to, uint32_t bytes, uint32_t thread) {
       CLEAVE_UNROLL
       for (uint32_t i = 0; i < kOwn; ++i) {
-        const uint32_t line = i * Threads + thread;
-        if (Lines % Threads == 0 || line < Lines) ptx::copy_async<4>(to + line * 4, from[i], bytes);
+        const uint32_t line = i * Threads + thread, place = Rows ? scale_place_a(C, line) : line;
+        if (Lines % Threads == 0 || line < Lines) ptx::copy_async<4>(to + place * 4, from[i], bytes);
         from[i] += step;
       }
     }

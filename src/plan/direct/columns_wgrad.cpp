@@ -15,7 +15,7 @@ namespace cleave {
 namespace {
 
 // Predictions: what was measured is preferred, unless it is as far behind as this.
-constexpr double kDoubt = 1.25;
+constexpr double kDoubt = 1;
 constexpr double kLaunchUs = 4, kReductionUs = 4;
 constexpr double kLineUs = 0.7;  // until a line's pixels are there
 constexpr double kMemoryShare = 0.8;

@@ -23,16 +23,12 @@ constexpr int64_t kMostPlanes = 1 << 20;  // of all images
 constexpr uint32_t kWarps = kDirectThreads / 32;
 constexpr uint32_t kTileSizes[] = {128, 256}, kChannels[] = {64, 32};
 
-// Reckoned, not measured: clocks of an SM as weight gradients of groups took them (shift.cpp), whose tiles are alike.
-constexpr double kLaunchUs = 4;
-constexpr double kMatrixClocks = 2.9;  // for four 8 x 8 matrices to registers
-constexpr double kMultiplyClocks = 1.6;
-constexpr double kIssueClocks = 0.25;  // of a warp's instruction
-constexpr double kGradientFactor = 1.3;
-constexpr double kL2BytesPerClock = 24, kSumBytesPerClock = 30;  // of an SM: tiles; slices' sums
+// Measured on an H200: eleven layers in eight cuts each, which these give within 6 % (docs/notes/2026-11-convolution.md).
+constexpr double kLaunchUs = 6.7;
+constexpr double kMultiplyClocks = 2.2;  // of a product, with what it reads from shared memory
+constexpr double kTileClocks = 1130;     // that a tile takes besides
+constexpr double kLoadBytesPerClock = 13, kSumBytesPerClock = 22;  // of an SM: tiles; slices' sums
 constexpr double kMemoryShare = 0.85;
-constexpr double kLevelUs = 1.5;  // of adding slices up
-constexpr double kDoubt = 1.25;   // what was measured is preferred, unless it is as far behind
 
 bool is_served(const GemmProblem& p, const DeviceInfo& device) {
   const ConvLayout& conv = p.conv;
@@ -103,14 +99,13 @@ uint32_t blocks_of(const GemmProblem& p, const GemmConfig& c) {
   return ceil_div(uint32_t(p.conv.channels), c.tile.k) * c.direct.depth.taps;
 }
 
-/// Clocks of an SM that a tile takes.
-double tile_clocks(const GemmConfig& c) {
-  const double products = line_sums(c) / 4.0, eights = ceil_div(c.tile.n, 8u);
-  const double matrices = double(lines_left(c.direct.height)) / 2 * c.direct.width.taps;
-  const double instructions = products + 3 * matrices + 6 * eights + 8;
-  const double step = std::max({products * kMultiplyClocks, matrices * kMatrixClocks, instructions * kIssueClocks});
-  const double loaded = line_rows(c) * line_columns(c) * c.tile.k * 2.0 + line_gradients_bytes(c);
-  return kGradientFactor * c.tile.m / 16 * c.warps.m * step + loaded / kL2BytesPerClock;
+/// Clocks of an SM that a tile takes of each of the CTAs it holds. Two overlap what they load with what they multiply,
+/// in part.
+double tile_clocks(const GemmConfig& c, double beside) {
+  const double multiplied = c.tile.m / 16 * c.warps.m * line_sums(c) / 4.0 * kMultiplyClocks + kTileClocks;
+  const double pixels = double(line_rows(c)) * line_columns(c) * c.tile.k * 2;
+  const double loaded = (pixels + line_gradients_bytes(c)) / kLoadBytesPerClock;
+  return beside > 1 ? beside * std::hypot(multiplied, loaded) : multiplied + loaded;
 }
 
 }  // namespace
@@ -184,13 +179,13 @@ double predict_direct_lines_us(const Choice& choice, const DeviceInfo& device) {
   const GemmConfig& c = choice.config;
   const ConvLayout& conv = choice.problem.conv;
   const double clock = device.clock_ghz * 1e3, beside = std::ceil(double(choice.blocks) / device.num_sms);
-  const double busy = std::ceil(choice.tiles / choice.blocks) * beside * tile_clocks(c) / clock;
+  const double busy = std::ceil(choice.tiles / choice.blocks) * tile_clocks(c, beside) / clock;
   const double bytes = double(image_pixels(conv)) * conv.channels * 2 + double(output_pixels(conv)) * conv.filters * 2;
   const double memory = bytes / (device.memory_gb_per_s * 1e3 * kMemoryShare);
   const DirectReduction of(choice.spec.slices);
   const double parts = double(of.team + of.teams) * direct_made(c) * sizeof(float);
-  const double reduction = choice.spec.slices > 1 ? 2 * kLevelUs + parts / kSumBytesPerClock / clock : 0;
-  return kDoubt * (kLaunchUs + reduction + std::max(busy, memory));
+  const double reduction = choice.spec.slices > 1 ? parts / kSumBytesPerClock / clock : 0;
+  return kLaunchUs + reduction + std::max(busy, memory);
 }
 
 }  // namespace cleave
