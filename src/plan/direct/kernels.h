@@ -45,6 +45,9 @@ void deal_tiles(Choice& choice, int64_t tiles, uint32_t blocks, uint32_t residen
 /// Cuts each of `blocks` of a weight gradient into slices, and makes room for their partial sums.
 void reserve_slices(Choice& choice, uint32_t blocks, uint32_t slices);
 
+/// Until the slices of a weight gradient are added up, from the last CTA's end on (split_k/slice_sums.h).
+double slice_sums_us(const Choice& choice);
+
 /// Groups' channels, and filters, follow each other: `width` of each.
 inline bool groups_adjoin(const MatrixLayout& layout, int64_t width) {
   return layout.stride_batch == width;

@@ -25,9 +25,9 @@ constexpr uint32_t kTileSizes[] = {128, 256}, kChannels[] = {64, 32};
 
 // Measured on an H200: eleven layers in eight cuts each, which these give within 6 % (docs/notes/2026-11-convolution.md).
 constexpr double kLaunchUs = 6.7;
-constexpr double kMultiplyClocks = 2.2;  // of a product, with what it reads from shared memory
-constexpr double kTileClocks = 1130;     // that a tile takes besides
-constexpr double kLoadBytesPerClock = 13, kSumBytesPerClock = 22;  // of an SM: tiles; slices' sums
+constexpr double kMultiplyClocks = 2.2;    // of a product, with what it reads from shared memory
+constexpr double kTileClocks = 1130;       // that a tile takes besides
+constexpr double kLoadBytesPerClock = 13;  // of an SM
 constexpr double kMemoryShare = 0.85;
 
 bool is_served(const GemmProblem& p, const DeviceInfo& device) {
@@ -182,10 +182,7 @@ double predict_direct_lines_us(const Choice& choice, const DeviceInfo& device) {
   const double busy = std::ceil(choice.tiles / choice.blocks) * tile_clocks(c, beside) / clock;
   const double bytes = double(image_pixels(conv)) * conv.channels * 2 + double(output_pixels(conv)) * conv.filters * 2;
   const double memory = bytes / (device.memory_gb_per_s * 1e3 * kMemoryShare);
-  const DirectReduction of(choice.spec.slices);
-  const double parts = double(of.team + of.teams) * direct_made(c) * sizeof(float);
-  const double reduction = choice.spec.slices > 1 ? parts / kSumBytesPerClock / clock : 0;
-  return kLaunchUs + reduction + std::max(busy, memory);
+  return kLaunchUs + slice_sums_us(choice) + std::max(busy, memory);
 }
 
 }  // namespace cleave

@@ -32,10 +32,9 @@ constexpr double kRowClocks = 1.7;           // of an SM, for what a tile's row 
 constexpr double kL2BytesPerClock = 24;      // of an SM: pixels,
 constexpr double kFilterBytesPerClock = 60;  // and filters
 constexpr double kMemoryShare = 0.85;
-// Weight gradients: 0.8 to 1.1 of what 8 layers took.
-constexpr double kGradientFactor = 1.3;
-constexpr double kLevelUs = 1.5, kRoundUs = 1;  // of adding slices up, and for each round of loads (slice_sums.h)
-constexpr double kFloatsOfRound = 1024, kPartsOfRound = 8;
+// Weight gradients: 0.75 to 1.28 of what 16 layers took.
+constexpr double kGradientUs = 12;
+constexpr double kGradientMultiply = 2.2, kGradientLoad = 0.76;  // beside the above
 
 /// Along an axis.
 uint32_t cells_of(Conv kind, const ConvAxis& axis) {
@@ -257,18 +256,15 @@ double predict_direct_shift_us(const Choice& choice, const DeviceInfo& device) {
   const double load = load_clocks(c, cut_of(c, conv).pixels) / clock;
   const double filters = shift_filters_bytes(c) / kFilterBytesPerClock / clock;
   const double beside = std::ceil(double(choice.blocks) / device.num_sms);
-  const double tiles = std::ceil(choice.tiles / choice.blocks) * beside * (multiply + load);
+  const double tiles = std::ceil(choice.tiles / choice.blocks) * beside;
   const bool gathers_outputs = conv.kind == Conv::dgrad;
   const double made = double(gathers_outputs ? image_pixels(conv) : output_pixels(conv)) * size_of(c.epilogue.d);
   const double gathered = double(gathers_outputs ? output_pixels(conv) : image_pixels(conv)) * 2 / c.direct.group;
   const double bytes = (made + gathered * c.tile.k) * channels_of(choice);
   const double memory = bytes / (device.memory_gb_per_s * 1e3 * kMemoryShare);
-  if (conv.kind != Conv::wgrad) return kLaunchUs + beside * filters + std::max(tiles, memory);
-  const DirectReduction of(choice.spec.slices);
-  const double parts = std::ceil(of.team / kPartsOfRound) + std::ceil(of.teams / kPartsOfRound);
-  const double rounds = std::ceil(direct_made(c) / kFloatsOfRound) * parts;
-  const double reduction = choice.spec.slices > 1 ? 2 * kLevelUs + kRoundUs * rounds : 0;
-  return kLaunchUs + reduction + std::max(kGradientFactor * tiles, memory);
+  if (conv.kind != Conv::wgrad) return kLaunchUs + beside * filters + std::max(tiles * (multiply + load), memory);
+  const double busy = tiles * (kGradientMultiply * multiply + kGradientLoad * load);
+  return kGradientUs + slice_sums_us(choice) + std::max(busy, memory);
 }
 
 }  // namespace cleave

@@ -25,15 +25,13 @@ constexpr uint32_t kWarps = kDirectThreads / 32, kParts = kSpreadChannels / kSpr
 constexpr uint32_t kTileSizes[] = {512, 256};
 
 // An H200 took 0.86 to 1.14 of what follows for 10 layers, each in 6 cuts.
-constexpr double kLaunchUs = 4.1;
-constexpr double kWaveUs = 2.7;     // until a CTA multiplies, and from then to its sums
-constexpr double kStepUs = 0.74;    // of a warp: it waits for the pixels; where several
-constexpr double kSharedUs = 0.45;  // load the same, L1 has them
-constexpr double kFillUs = 0.33;    // for each round of outputs' gradients
-constexpr double kBeside = 0.35;    // more, for another CTA on the SM
-constexpr double kRoundUs = 1.44;   // of adding slices up: for each of loads (slice_sums.h)
+constexpr double kLaunchUs = 5.2;
+constexpr double kWaveUs = 3.8;     // until a CTA multiplies, and from then to its sums
+constexpr double kStepUs = 0.71;    // of a warp: it waits for the pixels; where several
+constexpr double kSharedUs = 0.57;  // load the same, L1 has them
+constexpr double kFillUs = 0.43;    // for each round of outputs' gradients
+constexpr double kBeside = 0.2;     // more, for another CTA on the SM
 constexpr double kMemoryShare = 0.85;
-constexpr double kFloatsOfRound = 1024, kPartsOfRound = 8;
 
 bool is_served(const GemmProblem& p, const DeviceInfo& device) {
   const ConvLayout& conv = p.conv;
@@ -179,10 +177,7 @@ double predict_direct_spread_wgrad_us(const Choice& choice, const DeviceInfo& de
   const double busy = waves * (kWaveUs + std::ceil(choice.tiles / choice.blocks) * tile);
   const double bytes = double(image_pixels(conv)) * conv.channels * 2 + double(output_pixels(conv)) * conv.filters * 2;
   const double memory = bytes / (device.memory_gb_per_s * 1e3 * kMemoryShare);
-  const DirectReduction of(choice.spec.slices);
-  const double parts = std::ceil(of.team / kPartsOfRound) + std::ceil(of.teams / kPartsOfRound);
-  const double rounds = choice.spec.slices > 1 ? std::ceil(direct_made(c) / kFloatsOfRound) * parts : 0;
-  return kLaunchUs + kRoundUs * rounds + std::max(busy, memory);
+  return kLaunchUs + slice_sums_us(choice) + std::max(busy, memory);
 }
 
 }  // namespace cleave

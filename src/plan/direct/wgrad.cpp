@@ -19,10 +19,10 @@ constexpr uint32_t kMostWords = 96;  // sums and what is loaded: registers
 constexpr uint32_t kMostTaps = 11;   // along an axis
 constexpr uint32_t kCtasOfSm = 2;    // in all
 
-// Guesses: 0.7 to 1.5 of what an H200 took.
-constexpr double kLaunchUs = 3, kReductionUs = 4;
+// 0.8 to 1.2 of what an H200 took for 50 layers; lines of stride 2 in groups of 4 are a third below.
+constexpr double kLaunchUs = 2.4, kReductionUs = 4.6;
 constexpr double kMemoryShare = 0.75;
-constexpr double kFmaShare = 0.35;  // conversions, addresses
+constexpr double kMultiplyInstructions = 3.1, kLoadInstructions = 3.9;  // with conversions, addresses
 
 /// Outputs' pixels follow filter by filter: A is their transpose.
 int64_t gradient_stride(const GemmProblem& p) {
@@ -133,11 +133,14 @@ double predict_direct_wgrad_us(const Choice& choice, const DeviceInfo& device) {
   const ConvLayout& conv = choice.problem.conv;
   const double channels = double(choice.problem.m), made = double(output_pixels(conv));
   const double running = std::min(1.0, double(choice.blocks) / device.num_sms);
-  const double multiply =
-      made * channels * taps / (device.num_sms * running * 128.0 * device.clock_ghz * 1e3 * kFmaShare);
+  const double met = c.tile.m + gathered_span(Conv::wgrad, c.direct.width, c.tile.m).size();  // of a strip
+  const double loads = met / c.tile.m * c.direct.height.taps;
+  const double instructions = made * channels * (taps * kMultiplyInstructions + loads * kLoadInstructions);
+  const double multiply = instructions / (device.num_sms * running * 128.0 * device.clock_ghz * 1e3);
   const double bytes = (made + double(image_pixels(conv))) * channels * size_of(choice.problem.a.dtype);
   const double memory = bytes / (device.memory_gb_per_s * 1e3 * kMemoryShare);
-  return kLaunchUs + (choice.spec.slices > 1 ? kReductionUs : 0) + std::max(multiply, memory);
+  const double reduction = choice.spec.slices > 1 ? kReductionUs + slice_sums_us(choice) : 0;
+  return kLaunchUs + reduction + std::max(multiply, memory);
 }
 
 }  // namespace cleave

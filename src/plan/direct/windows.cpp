@@ -30,14 +30,12 @@ constexpr double kLaunchUs = 4;
 constexpr double kMemoryShare = 0.6;
 constexpr double kMultiplyAddsPerClock = 512;  // of an SM
 constexpr double kRivalFactor = 0.8, kRivalFactorOfGradients = 0.62;
-// Weight gradients: 0.88 to 1.28 for 14 layers, before the factor by which predictions of the kernel that competes,
-// which gathers, are above what it takes.
-constexpr double kGradientUs = 17;   // with the first tile's loads, and the sums of a CTA's warps
-constexpr double kTileUs = 1.2;      // of a CTA, and
-constexpr double kLoadUs = 0.00136;  // for each load of shared memory by a warp
-constexpr double kRoundUs = 0.26;    // that slices are added up in: of 8 parts of a thread's elements at once
-constexpr double kGatherFactor = 1.2;
-constexpr double kPartsOfRound = 8;
+// Weight gradients: 0.94 to 1.2 for 7 layers, before the factor by which predictions of the kernel that competes, which
+// gathers, are below what it takes.
+constexpr double kGradientUs = 17.8;  // with the first tile's loads, and the sums of a CTA's warps
+constexpr double kTileUs = 1.46;      // of a CTA, and
+constexpr double kLoadUs = 0.0007;    // for each load of shared memory by a warp
+constexpr double kGatherFactor = 0.9;
 
 /// The images that windows are of, and the filters.
 const MatrixLayout& images_of(const GemmProblem& p) {
@@ -195,11 +193,8 @@ double predict_direct_windows_us(const Choice& choice, const DeviceInfo& device)
   const double memory = minimum_bytes(choice.problem) / (device.memory_gb_per_s * 1e3 * kMemoryShare);
   if (c.conv.kind == Conv::wgrad) {
     const double loads = c.warps.m * (window_row_blocks(c) * 8.0 + c.tile.n / 16.0) * (c.tile.m / 16.0);  // of a tile
-    const DirectReduction of(choice.spec.slices);
-    const double levels = std::ceil(of.team / kPartsOfRound) + std::ceil(of.teams / kPartsOfRound);
-    const double rounds = choice.spec.slices > 1 ? std::ceil(double(direct_made(c)) / kDirectThreads) * levels : 0;
     const double tiles = tiles_of_cta * ctas_of_sm * (kTileUs + kLoadUs * loads);
-    return kGatherFactor * (kGradientUs + kRoundUs * rounds + std::max(tiles, memory));
+    return kGatherFactor * (kGradientUs + slice_sums_us(choice) + std::max(tiles, memory));
   }
   const double multiply_adds = tiles_of_cta * ctas_of_sm * c.tile.m * c.tile.n * window_depth(c.direct);
   const double us = kLaunchUs + std::max(multiply_adds / (kMultiplyAddsPerClock * device.clock_ghz * 1e3), memory);
