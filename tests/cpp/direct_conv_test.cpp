@@ -17,6 +17,7 @@
 #include "plan/catalogue/candidates.h"
 #include "plan/direct/choice.h"
 #include "plan/direct/kernels.h"
+#include "plan/direct/wgrad.h"
 
 namespace cleave {
 namespace {
@@ -189,15 +190,14 @@ TEST(DirectConv, SlicesOfWeightGradientsHaveEveryLineOnce) {
       for (const int32_t slices : {0, 1, 7, 100}) {
         GemmProblem p = depthwise(Conv::wgrad, taps, 1, 160, group, 19);
         if (slices > 0) p.split_k_slices = slices;
-        const Cheapest best = cheapest(p, h100(), Kernels::all);
-        if (group * taps * group > 80) {
-          EXPECT_FALSE(best.choice);
-          continue;
-        }
-        ASSERT_TRUE(best.choice.has_value()) << group << " " << taps << " " << slices;
-        const Choice& choice = *best.choice;
+        const std::optional<Spec> spec = direct_wgrad_spec(p, h100());
+        ASSERT_TRUE(spec.has_value()) << group << " " << taps << " " << slices;
+        const std::optional<Choice> made = make_direct_wgrad_choice(p, h100(), *spec);
+        EXPECT_EQ(made.has_value(), group * taps * group <= 80) << group << " " << taps << " " << slices;
+        if (!made) continue;
+        const Choice& choice = *made;
         const GemmConfig& c = choice.config;
-        const DirectShape shape = direct_shape(choice);
+        const DirectShape shape = direct_wgrad_shape(choice);
         EXPECT_EQ(shape.channels, 160u);
         EXPECT_EQ(shape.lines, 8u * 19);
         const uint32_t found = choice.blocks / shape.blocks.divisor;
