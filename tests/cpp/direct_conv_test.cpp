@@ -266,6 +266,9 @@ TEST(DirectConv, TilesOfATunedFileMayBeAnything) {
         EXPECT_FALSE(make_choice(p, h100(), {.family = KernelFamily::direct, .tile_m = m, .tile_n = n}));
     }
   }
+  // Threads for so many channels, times the filter's lines, are none in 32 bits.
+  GemmProblem even = depthwise(Conv::wgrad, 2, 1, 97);
+  EXPECT_FALSE(make_choice(even, h100(), {.family = KernelFamily::direct, .tile_m = 4, .tile_n = 1u << 31}));
 }
 
 TEST(DirectConv, IsChosenUnlessAnotherIsAskedFor) {

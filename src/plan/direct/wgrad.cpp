@@ -87,6 +87,7 @@ std::optional<Spec> direct_wgrad_spec(const GemmProblem& p, const DeviceInfo& de
 std::optional<Choice> make_direct_wgrad_choice(const GemmProblem& problem, const DeviceInfo& device, const Spec& spec) {
   // A tuned file's tile may be anything.
   if (!is_served(problem) || spec.tile_m == 0 || spec.tile_n == 0) return std::nullopt;
+  if (spec.tile_n > kDirectThreads * vector_of(problem)) return std::nullopt;
   const ConvLayout& conv = problem.conv;
   Choice choice{.spec = spec, .problem = problem};
   GemmProblem& p = choice.problem;
