@@ -53,6 +53,10 @@ void check_scales(const FoldProblem& p, Messages& out) {
   if (p.scale_out.kind != Scaling::block || p.scale_out.rows != 1)
     out.add("scale_out is not of blocks of 1 row by {} columns; no other scales are found", kScaleBlock);
   if (!check_layout("scale_out", scale_out_of(p), true, out)) return;
+  const int64_t pieces = fold_pieces(config_of(p), uint32_t(columns_of_d(p)));  // of a row, that threads count
+  if (p.rows * pieces > kMaxSize)
+    out.add("rows is {}; with scales of blocks, rows of {} columns may be up to {}, fold some at a time", p.rows,
+            columns_of_d(p), kMaxSize / pieces);
   if (overlaps_itself(scale_out_of(p)))
     out.add("scale_out overlaps itself, with strides {} and {}; pass one that does not", p.scale_out.stride_row,
             p.scale_out.stride_k);

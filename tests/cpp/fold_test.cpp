@@ -215,6 +215,19 @@ TEST(Fold, BrokenRulesAreNamed) {
   EXPECT_EQ(validate(p)[0], "scale_out is not of blocks of 1 row by 128 columns; no other scales are found");
 }
 
+/// Pieces of lines that exist in part are more than the sum's elements would be.
+TEST(Fold, RowsWithScalesAreAsManyAsThreadsCount) {
+  FoldProblem p = problem_of(2, (int64_t(1) << 26) - 1, 8);
+  p.d = {.dtype = DType::e4m3, .stride_row = 8};
+  p.scale_out = {.kind = Scaling::block, .stride_row = 1, .stride_k = 1};
+  EXPECT_TRUE(validate(p).empty());
+  EXPECT_EQ(fold_launches(p)[0].params.pieces, p.rows * 32);
+  ++p.rows;
+  ASSERT_EQ(validate(p).size(), 1u);
+  EXPECT_EQ(validate(p)[0],
+            "rows is 67108864; with scales of blocks, rows of 8 columns may be up to 67108863, fold some at a time");
+}
+
 TEST(FoldLaunches, EveryRankHasTheSameCtas) {
   for (const int64_t most : {0, 1, 33, 5000}) {
     std::set<uint32_t> ctas;
