@@ -20,6 +20,7 @@
 #include "plan/direct/choice.h"
 #include "plan/direct/columns.h"
 #include "plan/direct/columns_wgrad.h"
+#include "plan/direct/kernels.h"
 
 namespace cleave {
 namespace {
@@ -68,6 +69,20 @@ TEST(DirectColumns, TapsAreFoundFromBothSides) {
       }
       ASSERT_EQ(met, taps_met(kind, axis, j));
     }
+  }
+}
+
+/// Outputs that follow each other meet a pixel if one of its taps' does.
+TEST(DirectColumns, PixelsBetweenWhatOutputsMeetAreKnown) {
+  Random random(13);
+  for (int round = 0; round < 500; ++round) {
+    const ConvAxis drawn = draw_axis(random, 4);
+    const DirectAxis axis = direct_axis(Conv::wgrad, drawn);
+    const auto count = uint32_t(random.number(1, 12));
+    std::set<int32_t> met;
+    for (uint32_t j = 0; j < count; ++j)
+      for (uint32_t tap = 0; tap < axis.taps; ++tap) met.insert(gathered_at(Conv::wgrad, axis, j, tap));
+    for (int32_t at = -3; at < 99; ++at) ASSERT_EQ(is_met(axis, at, count), met.contains(at)) << at;
   }
 }
 

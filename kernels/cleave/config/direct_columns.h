@@ -47,6 +47,15 @@ CLEAVE_HD constexpr uint32_t column_registers(const GemmConfig& c) {
   return column_sums(c) + column_words(c) + multiplied + c.direct.vector + beside;
 }
 
+/// wgrad: whether one of `count` outputs meets the pixel at distance `at` from the first that they meet.
+CLEAVE_HD constexpr bool is_met(const DirectAxis& axis, int32_t at, uint32_t count) {
+  for (uint32_t tap = 0; tap < axis.taps; ++tap) {
+    const int32_t way = at - int32_t(tap * axis.dilation), stride = int32_t(axis.stride);
+    if (way >= 0 && way % stride == 0 && uint32_t(way / stride) < count) return true;
+  }
+  return false;
+}
+
 /// Strips beside each other, of lines and of images, that a CTA's threads walk down.
 CLEAVE_HD constexpr uint32_t column_places(const GemmConfig& c) {
   return kDirectThreads / (c.tile.n / c.direct.vector);

@@ -5,6 +5,8 @@
 //            sums of all taps
 // Operands   straight from global memory; as soon as a pixel is multiplied, the next line's is on its way to its
 //            register. What meets no output of the thread's is zero, pixels as well as gradients
+// Infinity   A pixel meets zeros where the thread's outputs end: an infinite one that an output meets makes NaNs of the
+//            other taps' sums there
 // Split,     as in wgrad_sums.h: a slice is a CTA's share of all columns' lines
 // sums
 #pragma once
@@ -29,6 +31,8 @@ class DirectColumnsWgrad {
   static constexpr GatheredSpan kReach = shift_span(Conv::wgrad, kDown);
   static constexpr uint32_t kPixels = kSpan.size(), kLines = kDown.stride, kSteps = column_steps(C);
   static constexpr uint32_t kTaps = kDown.taps * kAcross.taps;
+  static constexpr bool kHasGaps =
+      kDown.dilation > 1 || kAcross.dilation > 1;  // that only outputs beyond the ends meet
   static_assert(C.tile.n % kVector == 0 && kVector % kGroup == 0 && kPlaces > 0 && kPixels <= 32);
 
  public:
@@ -73,7 +77,8 @@ class DirectColumnsWgrad {
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < kPixels; ++i) {
       const int32_t x = x0 + int32_t(i);
-      inside |= uint32_t(is_inside(x, p_.shape.gathered[1]) && x <= last_x) << i;
+      const bool meets = !kHasGaps || is_met(kAcross, int32_t(i) + kSpan.first, made);
+      inside |= uint32_t(is_inside(x, p_.shape.gathered[1]) && x <= last_x && meets) << i;
     }
     int32_t y = first_gathered(Conv::wgrad, kDown, cell, p_.shape.pad[0]) + kReach.first;
     const int32_t met = y + int32_t((cells - 1) * kLines + (kDown.taps - 1) * kDown.dilation);
@@ -89,6 +94,7 @@ class DirectColumnsWgrad {
     load(from_b, apart_b, y >= 0 && y < end_y ? inside : 0, pixel);
     Gradients gradients = {};
     Walk walk{.y = y,
+              .first_y = y,
               .from_a = from_a,
               .from_b = from_b,
               .line_a = line_a,
@@ -105,7 +111,7 @@ class DirectColumnsWgrad {
 
   /// Where the thread is.
   struct Walk {
-    int32_t y;                    // the line of pixels on its way
+    int32_t y, first_y;           // the line of pixels on its way, and the first
     const char *from_a, *from_b;  // where the lines on their way begin
     int64_t line_a, line_b;       // bytes
     uint32_t apart_a, apart_b;
@@ -128,7 +134,8 @@ class DirectColumnsWgrad {
       for (uint32_t q = 0; q < kLines; ++q) {
         walk.from_b += walk.line_b;
         ++walk.y;
-        const bool exists = walk.y >= 0 && walk.y < walk.end_y;
+        const bool meets = !kHasGaps || is_met(kDown, walk.y - walk.first_y + kReach.first, walk.cells);
+        const bool exists = walk.y >= 0 && walk.y < walk.end_y && meets;
         add_line<U>(q, walk.from_b, walk.apart_b, exists ? walk.inside : 0, pixel, gradients, sums);
       }
       if (++walk.step == walk.cells + kSteps - 1) return false;
