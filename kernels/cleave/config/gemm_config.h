@@ -87,7 +87,7 @@ struct ScheduleConfig {
   Grouping grouping = Grouping::none;
   uint32_t group_capacity = 0;  // groups that there is shared memory for
   bool apart = false;           // groups of K: each group's operands are matrices by themselves
-  // none, parallel: a CTA computes slices one after the other and adds them up, to the bits that CTAs side by side have.
+  // none, parallel: a CTA computes slices one after the other and adds them up, to the bits of CTAs side by side.
   bool in_turn = false;
   uint32_t turns = 1;  // parallel: so many, where a cluster would join them; none: 1, and all of a tile's are taken
 
