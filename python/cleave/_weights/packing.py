@@ -278,7 +278,8 @@ def _given_scales(form: Format, xp: Any, scales: Any, shape: tuple[int, int], we
     _check_shape(scales, "scales", shape)
     if dtype_of(scales) == "uint8":
         if int(scales.max()) == 255:
-            raise ValueError("scales have NaN (E8M0's 255); mend the checkpoint")
+            first = [int(i[0]) for i in xp.where(scales == 255)]
+            raise ValueError(f"scales{first} is NaN (E8M0's 255); mend the checkpoint")
     else:
         check_scales(xp, scales)
     return contiguous(scales)
@@ -290,8 +291,9 @@ def check_scales(xp: Any, scales: Any, name: str = "scales") -> None:
     sound = xp.abs(values) < 2.0**21 if dtype_of(scales) == "bfloat16" else xp.isfinite(values)
     if not bool(sound.all()):
         first = [int(i[0]) for i in xp.where(~sound)]
+        most = " and below 2^21" if dtype_of(scales) == "bfloat16" else ""
         raise ValueError(
-            f"{name}{first} is {float(values[tuple(first)])}; they are finite, in bfloat16 below 2^21: mend "
+            f"{name}{first} is {float(values[tuple(first)])}; in {dtype_of(scales)} they are finite{most}: mend "
             "the weight, or divide it by what the product's alpha is then multiplied by"
         )
 
