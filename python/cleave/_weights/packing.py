@@ -73,6 +73,11 @@ def pack_weights(
     """
     form = find_format(format)
     xp = namespace(weight, "weight")
+    if getattr(weight, "is_meta", False):
+        raise ValueError(
+            "weight is on the meta device, without values to pack; load them first, or make a layer without them, as "
+            "W4A16Linear(in_features, out_features, device='meta'), for a state_dict"
+        )
     if len(weight.shape) == 3 and 0 not in weight.shape:
         if g_idx is not None:
             raise ValueError("g_idx is given, but weight is of experts, whose inputs have one order; leave it out")
