@@ -32,7 +32,7 @@ INSIDE, DEPTH = 256, 128  # columns and K of these: few CTAs, of which an SM has
 
 @dataclass
 class Step:
-    """A round, as it was drawn. Of each rank: how many clocks it is late, and which of two ways it takes."""
+    """A round, as it was drawn: of each rank how many clocks it is late, and which of two ways it takes."""
 
     kind: str
     place: int
