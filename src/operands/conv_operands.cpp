@@ -158,7 +158,7 @@ class Builder {
       return;
     }
     const Operand& out = *t_.out;
-    check(out, "out", form(kAnyType));
+    check(out, "out", form(kAnyType, true));
     check_type_of_out(out, d_type);
     p_.d = layout_like_d(out, "out", true);
     arguments_.d = out.data;
@@ -168,7 +168,9 @@ class Builder {
   void check(const Operand& operand, const char* name, const Form& form) const {
     check_form(operand, name, form, a_.device, a_name_);
   }
-  Form form(std::span<const DType> types) const { return {call_.ndim, call_.ndim, types}; }
+  Form form(std::span<const DType> types, bool written = false) const {
+    return {call_.ndim, call_.ndim, types, written};
+  }
   /// Where the tensors' axes begin in ConvLayout::axes.
   size_t first_axis() const { return std::size(conv_.axes) - options_.axes; }
 

@@ -19,7 +19,7 @@ FoldCall make_call(const FoldTensors& t, Activation activation, int64_t most_row
   const bool gated = epilogue.gates != Gates::none;
   p.function = epilogue.function;
   p.ranks = int64_t(t.partials.size());
-  check_form(t.d, "out", {2, 2, kAnyType}, p.device, "out");
+  check_form(t.d, "out", {2, 2, kAnyType, true}, p.device, "out");
   p.d = row_major(t.d, "out");
   p.rows = t.d.rows();
   p.columns = t.d.columns() * (gated ? 2 : 1);
@@ -76,7 +76,7 @@ FoldCall make_call(const FoldTensors& t, Activation activation, int64_t most_row
   p.ue8m0_scale_out = ue8m0;
   if (t.scale_out) {
     constexpr DType kFloat[] = {DType::f32};
-    check_form(*t.scale_out, "scale_out", {2, 2, kFloat}, p.device, "out");
+    check_form(*t.scale_out, "scale_out", {2, 2, kFloat, true}, p.device, "out");
     const int64_t lines = ceil_div<int64_t>(t.d.columns(), kScaleBlock);
     if (t.scale_out->rows() != p.rows || t.scale_out->columns() != lines)
       refuse_value("scale_out is {} and out is {}; it must be ({}, {})", shape_text(*t.scale_out), shape_text(t.d),

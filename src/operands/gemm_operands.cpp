@@ -190,7 +190,7 @@ class Builder {
       return;
     }
     const Operand& out = *t_.out;
-    check(out, "out", {2, 3, kAnyType});
+    check(out, "out", {2, 3, kAnyType, true});
     check_type_of_out(out, d_type);
     if (call_.batched != (out.ndim == 3) || !has_shape_of_d(out, false)) {
       refuse_value("out is {}; it must be {}", shape_text(out), shape_of_d());
@@ -219,7 +219,7 @@ class Builder {
       return;
     }
     const Operand& given = *t_.scale_out;
-    check(given, "scale_out", {2, 3, kFloat32});
+    check(given, "scale_out", {2, 3, kFloat32, true});
     const bool fits = given.ndim == (call_.batched ? 3 : 2) && given.rows() == rows && given.columns() == columns &&
                       (!call_.batched || given.batch() == batch);
     if (!fits) {

@@ -11,7 +11,7 @@ LoraCall make_call(const LoraTensors& tensors, double scale) {
   check_form(x, "x", {2, 2, types}, x.device, "x");
   check_form(a, "a", {3, 3, types}, x.device, "x");
   check_form(b, "b", {3, 3, types}, x.device, "x");
-  check_form(out, "out", {2, 2, types}, x.device, "x");
+  check_form(out, "out", {2, 2, types, true}, x.device, "x");
   check_rank(offs, "offs", 1, 1);
   check_integers(offs, "offs", x.device, "x");
   if (packed_count(offs, "offs") != a.batch()) {

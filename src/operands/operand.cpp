@@ -47,9 +47,10 @@ std::string types_text(std::span<const DType> types) {
   return text;
 }
 
-void check_type(const Operand& operand, const char* name, std::span<const DType> types) {
+void check_type(const Operand& operand, const char* name, std::span<const DType> types, bool written) {
   if (operand.is_one_of(types)) return;
-  refuse_type("{} is {}; it must be {}, convert it", name, operand.type_name(), types_text(types));
+  refuse_type("{} is {}; it must be {}, {}", name, operand.type_name(), types_text(types),
+              written ? "pass an array of such a type" : "convert it");
 }
 
 void check_rank(const Operand& operand, const char* name, int min_rank, int max_rank) {
@@ -71,7 +72,7 @@ void check_place(const Operand& operand, const char* name, int device, const cha
 
 void check_form(const Operand& operand, const char* name, const Form& form, int device, const char* leader) {
   check_rank(operand, name, form.min_rank, form.max_rank);
-  check_type(operand, name, form.types);
+  check_type(operand, name, form.types, form.written);
   check_place(operand, name, device, leader);
 }
 

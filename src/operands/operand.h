@@ -55,13 +55,14 @@ std::string types_text(std::span<const DType> types);
 struct Form {
   int min_rank, max_rank;
   std::span<const DType> types;
+  bool written = false;  ///< by the operation: a converted copy would not do
 };
 
 /// Throws Error(invalid_argument) unless the rank is from `min_rank` to `max_rank`.
 void check_rank(const Operand& operand, const char* name, int min_rank, int max_rank);
 
-/// Throws Error(invalid_type) unless the type is one of `types`.
-void check_type(const Operand& operand, const char* name, std::span<const DType> types);
+/// Throws Error(invalid_type) unless the type is one of `types`. `written`: as Form's.
+void check_type(const Operand& operand, const char* name, std::span<const DType> types, bool written = false);
 
 /// Throws Error(invalid_argument) unless `operand` lies on `device`, and has data if it has
 /// elements. `leader` is the name of the argument whose device it is.

@@ -44,7 +44,7 @@ void place_output(const Placer& placer, const ProductCall& call, const EpilogueF
   }
   const char* const name = output.name.c_str();
   const int least_rank = output.shape == InputShape::matrix ? 2 : 0;
-  check_form(*given, name, {least_rank, Operand::kMaxRank, kAnyType}, call.problem.device, placer.leader());
+  check_form(*given, name, {least_rank, Operand::kMaxRank, kAnyType, true}, call.problem.device, placer.leader());
   if (output.dtype && given->dtype != dtype) {
     refuse_type("{} is {}, but the epilogue function makes it {}; pass one of that type", name, to_string(given->dtype),
                 to_string(dtype));

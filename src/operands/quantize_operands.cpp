@@ -52,7 +52,7 @@ class Builder {
       return;
     }
     const Operand& q = *t_.q;
-    check(q, "out", {2, 2, kQuantizedTypes});
+    check(q, "out", {2, 2, kQuantizedTypes, true});
     if (options_.dtype && *options_.dtype != q.dtype) {
       refuse_type("out is {}, but dtype is {}; let them agree", to_string(q.dtype), to_string(*options_.dtype));
     }
@@ -70,7 +70,7 @@ class Builder {
       return;
     }
     const char* name = options_.given_scale ? "scale" : "scale_out";
-    check(*t_.scale, name, {0, 2, kFloat32});
+    check(*t_.scale, name, {0, 2, kFloat32, !options_.given_scale});
     p_.scale = scale_layout(*t_.scale, shape, name);
     arguments_.scale = static_cast<float*>(t_.scale->data);
   }
@@ -78,7 +78,7 @@ class Builder {
   void place_zero() {
     if (!t_.zero) return;
     const char* name = options_.given_scale ? "zero" : "zero_out";
-    check(*t_.zero, name, {0, 2, kInt32});
+    check(*t_.zero, name, {0, 2, kInt32, !options_.given_scale});
     check_line(*t_.zero, name, p_.granularity == Granularity::tensor ? 1 : p_.rows);
     arguments_.zero = static_cast<int32_t*>(t_.zero->data);
   }

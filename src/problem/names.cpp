@@ -60,17 +60,39 @@ size_t edit_distance(std::string_view from, std::string_view to) {
   return row[to.size()];
 }
 
+/// Words of other libraries, which say something else than the name that they are spelled like: "fp32" is not tf32.
+template <class Enum>
+constexpr std::array<std::pair<std::string_view, Enum>, 0> kForeign = {};
+template <>
+constexpr std::array<std::pair<std::string_view, Precision>, 3> kForeign<Precision> = {
+    {{"fp32", Precision::ieee}, {"float32", Precision::ieee}, {"highest", Precision::ieee}}};
+template <>
+constexpr std::array<std::pair<std::string_view, KernelFamily>, 4> kForeign<KernelFamily> = {
+    {{"sm80", KernelFamily::portable},
+     {"sm86", KernelFamily::portable},
+     {"sm89", KernelFamily::portable},
+     {"hopper", KernelFamily::sm90}}};
+template <>
+constexpr std::array<std::pair<std::string_view, Activation>, 1> kForeign<Activation> = {{{"swish", Activation::silu}}};
+
+std::string did_you_mean(std::string_view name) {
+  return fmt::format(". Did you mean \"{}\"?", name);
+}
+
 /// `. Did you mean "serial"?`, or nothing where no name is near.
+template <class Enum>
 std::string guess(std::string_view name, std::span<const std::string_view> names) {
   constexpr size_t kLongest = 32;
   if (name.size() > kLongest) return {};
+  for (const auto& [word, meant] : kForeign<Enum>)
+    if (lower(name) == word) return did_you_mean(to_string(meant));
   std::string_view closest;
   size_t distance = 2 + name.size() / 4;  // from there on, it is no typing mistake
   for (const std::string_view candidate : names) {
     const size_t d = edit_distance(lower(name), candidate);
     if (d < distance) closest = candidate, distance = d;
   }
-  return closest.empty() ? std::string() : fmt::format(". Did you mean \"{}\"?", closest);
+  return closest.empty() ? std::string() : did_you_mean(closest);
 }
 
 /// Enumerations, and what users call them.
@@ -120,7 +142,7 @@ Enum from_string(std::string_view name, std::string_view given_as) {
   constexpr auto offered = std::span(names).subspan(std::is_same_v<Enum, Conv> ? 1 : 0);
   constexpr bool is_type = std::is_same_v<Enum, DType>;
   refuse(is_type ? ErrorCode::invalid_type : ErrorCode::invalid_argument, "{} is \"{}\"; it must be one of {}{}",
-         given_as.empty() ? kArgument<Enum> : given_as, name, fmt::join(offered, ", "), guess(name, offered));
+         given_as.empty() ? kArgument<Enum> : given_as, name, fmt::join(offered, ", "), guess<Enum>(name, offered));
 }
 
 #define CLEAVE_INSTANTIATE(Enum, argument)               \

@@ -105,6 +105,18 @@ TEST(Names, AnUnknownNameListsTheKnownOnes) {
   } catch (const Error& error) {
     EXPECT_EQ(std::string(error.what()).find("Did you mean"), std::string::npos);
   }
+  const auto guessed = [](const auto& parse) -> std::string {
+    try {
+      parse();
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return {};
+  };
+  // Not the name that is spelled most alike.
+  EXPECT_TRUE(guessed([] { from_string<Precision>("FP32"); }).ends_with("Did you mean \"ieee\"?"));
+  EXPECT_TRUE(guessed([] { from_string<KernelFamily>("sm80"); }).ends_with("Did you mean \"portable\"?"));
+  EXPECT_TRUE(guessed([] { from_string<Activation>("swish"); }).ends_with("Did you mean \"silu\"?"));
   try {
     from_string<Granularity>("rows", "out_scale");
     FAIL();

@@ -155,3 +155,20 @@ def test_torchs_own_products_are_routed() -> None:
         whole = linear(x)
         assert all(torch.equal(linear(x[:m]), whole[:m]) for m in (1, 2, 3, 16, 64, 100, 1000))
     torch.testing.assert_close(whole, linear(x), rtol=2e-2, atol=2e-2)
+
+
+def test_layers_choose_no_way_by_the_number_of_rows() -> None:
+    """Experts' rows are gathered or copied, adapters one launch or two, as is faster for so many, but for here."""
+    torch.manual_seed(0)
+    many = torch.randn(3000, 2048, device="cuda").bfloat16()
+    moe = cleave.torch.MoE(8, 2, 2048, 256, device="cuda", dtype=torch.bfloat16)
+    a, b = (torch.randn(*shape, device="cuda").bfloat16() for shape in ((3, 64, 2048), (3, 512, 64)))
+
+    def adapted(rows: Any, ends: list[int]) -> Any:
+        return cleave.torch.lora(rows, a, b, torch.tensor(ends, dtype=torch.int32, device="cuda"))
+
+    with torch.no_grad(), cleave.batch_invariant():
+        mixed, adapters = moe(many), adapted(many, [3000, 3000, 3000])
+        for few in (1, 17, 300):
+            assert torch.equal(moe(many[:few]), mixed[:few])
+            assert torch.equal(adapted(many[:few], [few, few, few]), adapters[:few])

@@ -17,12 +17,13 @@ ROOT = Path(__file__).parents[2]
 SUPPORT = ROOT / "tests" / "support"
 
 
-@pytest.mark.parametrize("ranks", [2, 3, 5, 8])
-def test_virtual_ranks(ranks: int) -> None:
+@pytest.mark.parametrize(("ranks", "replays"), [(2, None), (3, None), (5, None), (8, None), (3, 5), (8, 5)])
+def test_virtual_ranks(ranks: int, replays: int | None) -> None:
     """`tests/support/virtual_ranks.py 8 100000` is for longer."""
     environment = os.environ | {"PYTHONPATH": str(ROOT / "python"), "CLEAVE_PEER_TIMEOUT": "20"}
     environment |= {"CUDA_DEVICE_MAX_CONNECTIONS": "32", "CUDA_MODULE_LOADING": "EAGER"}
     run = [sys.executable, SUPPORT / "virtual_ranks.py", str(ranks), "640"]
+    run += [] if replays is None else ["1", "4", str(replays)]
     subprocess.run(run, check=True, timeout=120, env=environment)
 
 

@@ -14,6 +14,7 @@ import numpy as np  # noqa: E402
 from drawn_on_gpu import MODES, drawn_operation, in_half, to_gpu  # noqa: E402
 from epilogue_functions import Bounded, assert_close  # noqa: E402
 from epilogue_operations import OPERATIONS, channels_last, operand  # noqa: E402
+from epilogue_scaled_operations import SCALED_OPERATIONS  # noqa: E402
 from served import skip_unless_served  # noqa: E402
 
 import cleave  # noqa: E402
@@ -54,6 +55,18 @@ def test_drawn_functions(operation: Any, mode: str, kernel: str, seed: int) -> N
             check(op, drawn, **options)
     else:
         check(op, drawn, split_k_slices=None if mode == "none" else 3, **options)
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("operation", SCALED_OPERATIONS, ids=lambda operation: operation.__name__)
+def test_drawn_functions_of_8_bits(operation: Any, mode: str, seed: int) -> None:
+    skip_unless_served("auto", mode, "float8_e4m3fn")
+    random = Random(seed)
+    drawn = epilogue_functions.draw(random, ("float32", "bfloat16", "float16"))
+    op = drawn_operation(operation, Random(seed), seed, widest=208, line=16)
+    options = {"split_k_mode": mode, "out_dtype": random.choice(["float32", "float16"])}
+    check(op, drawn, split_k_slices=None if mode == "none" else 3, **options)
 
 
 @cleave.epilogue

@@ -38,7 +38,8 @@ class Operation:
 
 @dataclass
 class Draw:
-    """What is drawn from. `to_operand`, `to_array`: from NumPy's to what is multiplied, and to bounds of groups."""
+    """What is drawn from. `to_operand`, `to_array`: from NumPy's to what is multiplied, and to bounds of groups.
+    `whole`: 8-bit floats are small whole numbers, whose sums tensor cores do not round."""
 
     random: Random
     rng: np.random.Generator
@@ -46,6 +47,7 @@ class Draw:
     channels: tuple[int, ...] = (1, 2, 5, 8)
     to_operand: Callable[[Array], Any] = lambda x: x
     to_array: Callable[[Array], Any] = lambda x: x
+    whole: bool = False
 
     def operand(self, *shape: int, lines: int | None = None) -> Array:
         """`lines`: the dimension that M or N is, of whose lines each may have a scale."""

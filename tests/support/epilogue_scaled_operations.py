@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,8 @@ class ScaledDraw(Draw):
 
     def operand(self, *shape: int, lines: int | None = None) -> Array:
         q = self._quantized(*shape)
+        if lines == -1 and self.random.random() < 0.5:  # contiguous along K, as Hopper multiplies 8 bits
+            q = q.swapaxes(-1, -2).copy().swapaxes(-1, -2)
         if lines is None or self._granularity == "one":
             scale = self._scales(1)
             return self._keep(q, scale, scale)
@@ -53,7 +55,7 @@ class ScaledDraw(Draw):
         return self._keep(q, scale, scale.reshape(-1, *[1] * (len(shape) - 1)))
 
     def multiply(self, function: Callable[..., Any], *operands: Any, **options: Any) -> Any:
-        (a, scale_a), (b, scale_b) = (self._made[id(x)][1:] for x in operands)
+        (a, scale_a), (b, scale_b) = (map(self.to_array, self._made[id(x)][1:]) for x in operands)
         name, options = function.__name__, {"out_dtype": "float32"} | options
         if name == "grouped_gemm_wgrad":
             return function(a, b, scale_dy=scale_a, scale_x=scale_b, **options)
@@ -65,6 +67,8 @@ class ScaledDraw(Draw):
 
     def _quantized(self, *shape: int) -> Array:
         dtype = self._types.pop(0)
+        if self.whole and dtype != "int8":
+            return self.rng.integers(-2, 3, shape).astype(np.float32).astype(DTYPES[dtype])
         return (self.rng.standard_normal(shape) * (30 if dtype == "int8" else 1)).astype(DTYPES[dtype])
 
     def _scales(self, *shape: int) -> Array:
@@ -78,7 +82,7 @@ class ScaledDraw(Draw):
 
 def scaled(operation: Callable[[Draw], Operation]) -> Callable[[Draw], Operation]:
     def make(draw: Draw) -> Operation:
-        return operation(ScaledDraw(draw.random, draw.rng))
+        return operation(ScaledDraw(**{field.name: getattr(draw, field.name) for field in fields(draw)}))
 
     make.__name__ = f"scaled_{operation.__name__}"
     return make

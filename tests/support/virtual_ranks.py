@@ -1,12 +1,13 @@
 """Ranks that are streams of one GPU: flags, places and orders of more ranks than there are GPUs.
 
     export CUDA_DEVICE_MAX_CONNECTIONS=32 CUDA_MODULE_LOADING=EAGER
-    python tests/support/virtual_ranks.py RANKS ROUNDS [SEED [ROWS]]
+    python tests/support/virtual_ranks.py RANKS ROUNDS [SEED [ROWS [REPLAYS]]]
 
 In each round all ranks make the same call, drawn at random, in an order drawn anew, some of them late; results are
 compared bit by bit. Kernels wait for each other on one GPU, so all of them must run at once: few CTAs, a queue of its
 own for each stream, and nothing that is loaded or allocated in between. With 2 ranks there is room for the most CTAs of
-a sum that is pushed: 512 rows.
+a sum that is pushed: 512 rows. With REPLAYS each rank captures its part of 64 rounds as a graph, and replays it so
+often, for numbers drawn anew.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import random
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -26,6 +28,16 @@ COLUMNS, ROUNDS_AT_ONCE = 1024, 64
 # The last: some ranks' products add up themselves.
 KINDS = ("pushed", "read", "quantised", "pushed and quantised", "gathered", "sent", "inside")
 INSIDE, DEPTH = 256, 128  # columns and K of these: few CTAs, of which an SM has room for one
+
+
+@dataclass
+class Step:
+    """A round, as it was drawn: for each rank how many clocks it is late, and which of two ways it takes."""
+
+    kind: str
+    place: int
+    late: list[int]
+    ways: list[bool]
 
 
 def all_gather_of(rank: int, said: list[str], met: threading.Barrier) -> Callable[[str], list[str]]:
@@ -152,79 +164,123 @@ class Ranks:
         a, b = self.a[rank, at], self.b[rank]
         return _core.sum_over_ranks(self.places[rank], self.form, a, b, None, None, None, None, None, None, False)
 
-    def _send(self, rank: int, at: int, place: int) -> None:
-        """Half of the times where products read it, else to memory of its own, too."""
+    def _send(self, rank: int, at: int, step: Step) -> None:
+        """One way where products read it, the other to memory of its own, too."""
         own, all = self.parts[rank, at], self.all[rank, at]
-        staged = place * self.size * own.nbytes
-        kept = self.draw.random() < 0.5
+        staged = step.place * self.size * own.nbytes
+        kept = step.ways[rank]
         part = own.data_ptr(), own.nbytes, own.nbytes, staged, all.data_ptr() if kept else 0
         self.groups[rank].push([part], "sent", self.streams[rank].cuda_stream)
         if not kept:
             mine = self.groups[rank].staging(rank)[staged : staged + all.nbytes]
             all.copy_(mine.view(torch.float32).view_as(all))
 
-    def round(self, number: int, at: int) -> str:
-        kind, place = self.draw.choice(KINDS), number % 2
-        for rank in self.draw.sample(range(self.size), self.size):
-            with torch.cuda.stream(self.streams[rank]):
-                staging, group = self.staging[rank], self.groups[rank]
-                if self.draw.random() < 0.1:
-                    torch.cuda._sleep(self.draw.randrange(20_000))
-                if kind == "inside":
-                    if self.draw.random() < 0.5:
-                        self.made.setdefault(at, []).append(self._inside(rank, at))
-                        continue
-                    parts = [self.products[r, at] for r in range(self.size)]
-                    self.made.setdefault(at, []).append(torch.empty_like(parts[0]))
-                    options = None, None, None, None, None, "none", self.rows_inside, group, kind, True, None, True
-                    _core.fold(parts, self.made[at][-1], *options)
-                    continue
-                if kind == "sent":
-                    self._send(rank, at, place)
-                    continue
-                staging[rank][place].copy_(self.parts[rank, at])
-                if kind == "gathered":
-                    own, out = staging[rank][place], self.all[rank, at]
-                    group.gather(own.data_ptr(), own.nbytes, out.data_ptr(), kind, self.streams[rank].cuda_stream)
-                else:
-                    parts = [staging[r][place] for r in range(self.size)]
-                    if "quantised" in kind:
-                        pushed = kind.startswith("pushed")
-                        self.made.setdefault(at, []).append(quantised(parts, self.rows, group, kind, pushed))
-                        continue
-                    out = self.sums[rank, at]
-                    _core.fold(
-                        parts, out, None, None, None, None, None, "none", self.rows, group, kind, kind == "pushed", None
-                    )
-        return kind
+    def draw_step(self, number: int, captured: bool) -> Step:
+        """A graph's first product that makes the sum itself meets the others: then all ranks take the same way."""
+        kind, late = self.draw.choice(KINDS), [0] * self.size
+        for rank in range(self.size):
+            if self.draw.random() < 0.1:
+                late[rank] = self.draw.randrange(20_000)
+        ways = [self.draw.random() < 0.5 for _ in range(self.size)]
+        return Step(kind, number % 2, late, ways[:1] * self.size if captured else ways)
+
+    def take(self, rank: int, at: int, step: Step) -> None:
+        """A rank's part of a round, on the current stream."""
+        staging, group, kind, place = self.staging[rank], self.groups[rank], step.kind, step.place
+        if step.late[rank]:
+            torch.cuda._sleep(step.late[rank])
+        if kind == "inside":
+            if step.ways[rank]:
+                self.made.setdefault(at, []).append(self._inside(rank, at))
+                return
+            parts = [self.products[r, at] for r in range(self.size)]
+            self.made.setdefault(at, []).append(torch.empty_like(parts[0]))
+            options = None, None, None, None, None, "none", self.rows_inside, group, kind, True, None, True
+            _core.fold(parts, self.made[at][-1], *options)
+            return
+        if kind == "sent":
+            self._send(rank, at, step)
+            return
+        staging[rank][place].copy_(self.parts[rank, at])
+        if kind == "gathered":
+            own, out = staging[rank][place], self.all[rank, at]
+            group.gather(own.data_ptr(), own.nbytes, out.data_ptr(), kind, self.streams[rank].cuda_stream)
+            return
+        parts = [staging[r][place] for r in range(self.size)]
+        if "quantised" in kind:
+            pushed = kind.startswith("pushed")
+            self.made.setdefault(at, []).append(quantised(parts, self.rows, group, kind, pushed))
+            return
+        out = self.sums[rank, at]
+        _core.fold(parts, out, None, None, None, None, None, "none", self.rows, group, kind, kind == "pushed", None)
+
+    def in_any_order(self) -> list[int]:
+        return self.draw.sample(range(self.size), self.size)
+
+    def forget(self) -> None:
+        """Nothing that is right is left of the rounds before."""
+        self.sums.fill_(float("nan"))
+        self.all.fill_(float("nan"))
+        for made in self.made.values():
+            for x in made:
+                x.view(torch.uint8).fill_(0xFF)
+        torch.cuda.synchronize()
+
+    def check(self, first: int, steps: list[Step]) -> None:
+        torch.cuda.synchronize()
+        for group in self.groups:
+            assert not group.problem(), group.problem()
+        for at, made in self.made.items():
+            inside = steps[at].kind == "inside"
+            expected = in_rank_order(self.products[:, at]) if inside else quantised(list(self.parts[:, at]))
+            wrong = torch.stack([(x != expected).any() for x in made])
+            assert len(made) == self.size and not wrong.any(), (self.size, first + at, steps[at].kind, wrong)
+        sums, everyones = in_rank_order(self.parts), self.parts.transpose(0, 1)
+        for at, step in enumerate(steps):
+            if step.kind == "inside" or "quantised" in step.kind:
+                continue
+            whole = step.kind in ("gathered", "sent")
+            made, expected = (self.all[:, at], everyones[at]) if whole else (self.sums[:, at], sums[at])
+            assert torch.equal(made, expected.expand_as(made)), (self.size, first + at, step.kind)
 
     def play(self, rounds: int) -> None:
         for first in range(0, rounds, ROUNDS_AT_ONCE):
-            self.sums.fill_(float("nan"))
-            self.all.fill_(float("nan"))
-            torch.cuda.synchronize()
-            kinds = [self.round(first + at, at) for at in range(ROUNDS_AT_ONCE)]
-            torch.cuda.synchronize()
-            for group in self.groups:
-                assert not group.problem(), group.problem()
-            for at, made in self.made.items():
-                inside = kinds[at] == "inside"
-                expected = in_rank_order(self.products[:, at]) if inside else quantised(list(self.parts[:, at]))
-                for x in made:
-                    assert torch.equal(x, expected), (self.size, first + at, kinds[at])
             self.made.clear()
-            for at, kind in enumerate(kinds):
-                if kind == "inside" or "quantised" in kind:
-                    continue
-                expected = self.parts[:, at] if kind in ("gathered", "sent") else in_rank_order(self.parts[:, at])
-                made = self.all[:, at] if kind in ("gathered", "sent") else self.sums[:, at]
-                for rank in range(self.size):
-                    assert torch.equal(made[rank], expected), (self.size, first + at, kind, rank)
+            self.forget()
+            steps = [self.draw_step(first + at, captured=False) for at in range(ROUNDS_AT_ONCE)]
+            for at, step in enumerate(steps):
+                for rank in self.in_any_order():
+                    with torch.cuda.stream(self.streams[rank]):
+                        self.take(rank, at, step)
+            self.check(first, steps)
+
+    def replay(self, replays: int) -> int:
+        """Rounds of new graphs."""
+        self.made.clear()
+        steps = [self.draw_step(at, captured=True) for at in range(ROUNDS_AT_ONCE)]
+        graphs = [torch.cuda.CUDAGraph() for _ in range(self.size)]
+        for rank, graph in enumerate(graphs):
+            with torch.cuda.graph(graph, stream=self.streams[rank]):
+                for at, step in enumerate(steps):
+                    self.take(rank, at, step)
+        for number in range(replays):
+            self.parts.normal_()
+            self.forget()
+            for rank in self.in_any_order():
+                with torch.cuda.stream(self.streams[rank]):
+                    graphs[rank].replay()
+            self.check(number * ROUNDS_AT_ONCE, steps)
+        self.made.clear()
+        return replays * ROUNDS_AT_ONCE
 
 
 if __name__ == "__main__":
     size, rounds, *rest = map(int, sys.argv[1:])
-    ranks, at_once = Ranks(size, *rest), 16 * ROUNDS_AT_ONCE
-    for first in range(0, rounds, at_once):
-        ranks.play(min(at_once, rounds - first))
-        print(f"{size} ranks: {min(first + at_once, rounds)} rounds", flush=True)
+    ranks, at_once, done = Ranks(size, *rest[:2]), 16 * ROUNDS_AT_ONCE, 0
+    while done < rounds:
+        if rest[2:]:
+            done += ranks.replay(rest[2])
+        else:
+            ranks.play(min(at_once, rounds - done))
+            done += min(at_once, rounds - done)
+        print(f"{size} ranks: {done} rounds", flush=True)

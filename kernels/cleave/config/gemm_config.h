@@ -87,8 +87,9 @@ struct ScheduleConfig {
   Grouping grouping = Grouping::none;
   uint32_t group_capacity = 0;  // groups that there is shared memory for
   bool apart = false;           // groups of K: each group's operands are matrices by themselves
-  bool in_turn = false;         // none, parallel: a CTA adds up slices one after the other, as others would together:
-  uint32_t turns = 1;           // none: all of a tile's; parallel: so many, where a cluster would join them
+  // none, parallel: a CTA computes slices one after the other and adds them up, to the bits of CTAs side by side.
+  bool in_turn = false;
+  uint32_t turns = 1;  // parallel: so many, where a cluster would join them; none: 1, and all of a tile's are taken
 
   CLEAVE_HD friend constexpr bool operator==(const ScheduleConfig&, const ScheduleConfig&) = default;
 };

@@ -50,6 +50,7 @@ CLEAVE_DEVICE uint32_t load_around_wait(const Loader<C>& loader, const WorkTile&
   return blocks;
 }
 
+/// Asks for the k blocks of the CTA's work tiles, one after the other, each as soon as its stage has been handed back.
 template <GemmConfig C>
 CLEAVE_DEVICE void produce(const Params<C>& p, const CtaCoord<C>& cta, uint32_t smem) {
   constexpr SmemPlan kPlan = smem_plan(C);

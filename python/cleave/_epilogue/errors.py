@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import linecache
 import os
+import re
 import sys
+from collections.abc import Mapping
 from types import CodeType, TracebackType
 from typing import NoReturn
 
@@ -14,7 +16,14 @@ from .. import _mistakes
 _OURS = (os.path.dirname(__file__) + os.sep, _mistakes.__file__)
 
 
+# What EpilogueFunction says of a line of its text.
+_OF_TEXT = re.compile(r"line (\d+) of the epilogue function: ")
+
+
 INSTEAD = "use Python's operators and Cleave's functions: cleave.exp, cleave.where ..."
+
+
+Place = tuple[CodeType, int]  # a line of a file
 
 
 class EpilogueError(ValueError):
@@ -23,12 +32,17 @@ class EpilogueError(ValueError):
     reason = ""  # without the line
 
 
-def refuse(reason: str) -> NoReturn:
-    """In the line of the caller's code that has led here."""
+def callers_place() -> Place:
+    """The line of the caller's code that has led here."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_OURS):
         frame = frame.f_back
-    raise _located(frame.f_code, frame.f_lineno, reason)
+    return frame.f_code, frame.f_lineno
+
+
+def refuse(reason: str) -> NoReturn:
+    """In the line of the caller's code that has led here."""
+    raise _located(*callers_place(), reason)
 
 
 def _located(code: CodeType, line: int, reason: str) -> EpilogueError:
@@ -53,4 +67,17 @@ def rethrow(error: Exception, code: CodeType) -> NoReturn:
 
 def rethrow_of_returned(error: EpilogueError, code: CodeType) -> NoReturn:
     """What was refused when the function had returned, with its last line."""
-    raise _located(code, max(line for *_, line in code.co_lines() if line), error.reason) from None
+    raise _located(code, _last_line(code), error.reason) from None
+
+
+def rethrow_of_text(error: ValueError, places: Mapping[int, Place], code: CodeType) -> NoReturn:
+    """What was refused of the text of a function, with the line that a line of it was written for: `places`."""
+    reason = str(error)
+    place = code, _last_line(code)
+    if found := _OF_TEXT.match(reason):
+        reason, place = reason[found.end() :], places.get(int(found[1]), place)
+    raise _located(*place, reason) from None
+
+
+def _last_line(code: CodeType) -> int:
+    return max(line for *_, line in code.co_lines() if line)

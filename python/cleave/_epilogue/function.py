@@ -10,6 +10,7 @@ from typing import Any
 
 from .._core import EpilogueFunction
 from .derivative import has_derivative
+from .errors import refuse
 from .functions import Outputs
 from .graph import SUM, SUMS, gradient_of, parse
 from .inputs import SHAPES, InputShape, scalar
@@ -150,8 +151,9 @@ def _trace(function: Callable[..., Any], inputs: dict[str, InputShape]) -> Epilo
     trace = Trace(function.__name__, inputs)
 
     def made(returned: Any) -> dict[str, Any]:
-        if returned is None:
-            raise TypeError("it returns nothing; return D's value or cleave.outputs(...)")
+        if returned is None or isinstance(returned, (tuple, list, dict)):
+            what = "nothing" if returned is None else f"a {type(returned).__name__}"
+            refuse(f"it returns {what}; return D's value, or cleave.outputs(d=..., name=...)")
         return returned.values if isinstance(returned, Outputs) else {"d": returned}
 
     return trace.run(function, [Value(trace, SUM)], {name: Value(trace, name) for name in inputs}, made)
@@ -172,7 +174,7 @@ def _trace_backward(function: Callable[..., Any], inputs: dict[str, InputShape],
     def made(returned: Any) -> dict[str, Any]:
         names = [*forward.sums, *inputs]
         if not isinstance(returned, dict) or not returned.keys() <= set(names):
-            raise TypeError(f"it must return a dict of the gradients of {', '.join(names)}, by these names")
+            refuse(f"it must return a dict of the gradients of {', '.join(names)}, by these names")
         return {gradient_of(name): value for name, value in returned.items()}
 
     text = trace.run(function, [], {name: Value(trace, name) for name in parameters}, made).text

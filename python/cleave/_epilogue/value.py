@@ -7,7 +7,16 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from .._core import EpilogueFunction, dtype_name
-from .errors import INSTEAD, EpilogueError, refuse, rethrow, rethrow_of_returned
+from .errors import (
+    INSTEAD,
+    EpilogueError,
+    Place,
+    callers_place,
+    refuse,
+    rethrow,
+    rethrow_of_returned,
+    rethrow_of_text,
+)
 from .inputs import InputShape
 
 
@@ -204,12 +213,14 @@ class Trace:
     def __init__(self, name: str, inputs: dict[str, InputShape]) -> None:
         self.name = name
         self.lines = [f"{name} {shape.name}" for name, shape in inputs.items()]
+        self.places: dict[int, Place] = {}  # of the caller's code, by the line, from 1 on, that it wrote
         self.count = 0
 
     def add(self, operation: str, operands: list[str]) -> str:
         name = f"%{self.count}"
         self.count += 1
         self.lines.append(f"{name} = {operation} {' '.join(operands)}")
+        self.places[len(self.lines)] = callers_place()
         return name
 
     def run(
@@ -220,18 +231,24 @@ class Trace:
         outputs: Callable[[Any], dict[str, Any]],
     ) -> EpilogueFunction:
         """What the function does with such arguments; `outputs` reads what it returns."""
+        code = function.__code__
+        for line in range(1, len(self.lines) + 1):
+            self.places[line] = code, code.co_firstlineno
         try:
-            returned = outputs(function(*given, **named))
+            returned = function(*given, **named)
         except EpilogueError:
             raise
         except Exception as error:
-            rethrow(error, function.__code__)
+            rethrow(error, code)
         try:
-            for name, value in returned.items():
+            for name, value in outputs(returned).items():
                 self.output(name, value)
         except EpilogueError as error:
-            rethrow_of_returned(error, function.__code__)
-        return EpilogueFunction("\n".join(self.lines))
+            rethrow_of_returned(error, code)
+        try:
+            return EpilogueFunction("\n".join(self.lines))
+        except ValueError as error:
+            rethrow_of_text(error, self.places, code)
 
     def output(self, name: str, value: Any) -> None:
         dtype = None

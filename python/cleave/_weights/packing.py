@@ -73,6 +73,11 @@ def pack_weights(
     """
     form = find_format(format)
     xp = namespace(weight, "weight")
+    if getattr(weight, "is_meta", False):
+        raise ValueError(
+            "weight is on the meta device, without values to pack; load them first, or make a layer without them, as "
+            "W4A16Linear(in_features, out_features, device='meta'), for a state_dict"
+        )
     if len(weight.shape) == 3 and 0 not in weight.shape:
         if g_idx is not None:
             raise ValueError("g_idx is given, but weight is of experts, whose inputs have one order; leave it out")
@@ -278,7 +283,8 @@ def _given_scales(form: Format, xp: Any, scales: Any, shape: tuple[int, int], we
     _check_shape(scales, "scales", shape)
     if dtype_of(scales) == "uint8":
         if int(scales.max()) == 255:
-            raise ValueError("scales have NaN (E8M0's 255); mend the checkpoint")
+            first = [int(i[0]) for i in xp.where(scales == 255)]
+            raise ValueError(f"scales{first} is NaN (E8M0's 255); mend the checkpoint")
     else:
         check_scales(xp, scales)
     return contiguous(scales)
@@ -290,8 +296,9 @@ def check_scales(xp: Any, scales: Any, name: str = "scales") -> None:
     sound = xp.abs(values) < 2.0**21 if dtype_of(scales) == "bfloat16" else xp.isfinite(values)
     if not bool(sound.all()):
         first = [int(i[0]) for i in xp.where(~sound)]
+        most = " and below 2^21" if dtype_of(scales) == "bfloat16" else ""
         raise ValueError(
-            f"{name}{first} is {float(values[tuple(first)])}; they are finite, in bfloat16 below 2^21: mend "
+            f"{name}{first} is {float(values[tuple(first)])}; in {dtype_of(scales)} they are finite{most}: mend "
             "the weight, or divide it by what the product's alpha is then multiplied by"
         )
 

@@ -147,4 +147,9 @@ def add_operations(
             return operation.cases({field: getattr(arguments, field) for field in operation.options})
 
         own.set_defaults(run=run, operation=operation.module, cases=cases)
+    parsers.refused = {
+        name: f"{name} has one kernel for each shape: nothing to {parser.prog.split()[1]}; profile and explain have it"
+        for name, each in OPERATIONS.items()
+        if each.one_kernel and name not in parsers.choices
+    }
     return parsers

@@ -9,8 +9,8 @@ from typing import Any, NoReturn
 
 class Parser(argparse.ArgumentParser):
     """Refuses an unknown option with the usage of the command that it was given to, and the option
-    nearest to it; an unknown command with the nearest command; and, where something is missing,
-    shows the first example of the epilog."""
+    nearest to it; an unknown command with the nearest command, or with what an action's `refused` says of it;
+    and, where something is missing, shows the first example of the epilog."""
 
     def error(self, message: str) -> NoReturn:
         if (self.epilog or "").startswith("Example") and "are required" in message:
@@ -29,7 +29,9 @@ class Parser(argparse.ArgumentParser):
             super()._check_value(action, value)
         except argparse.ArgumentError as error:
             near = difflib.get_close_matches(str(value), map(str, action.choices or ()), 1)
-            if near:
+            if refused := getattr(action, "refused", {}).get(str(value)):
+                error.message = refused
+            elif near:
                 error.message += f". Did you mean {near[0]}?"
             raise
 

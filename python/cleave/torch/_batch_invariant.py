@@ -10,10 +10,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .. import _batch_invariant
+from .. import _batch_invariant, _core
 
 _gemm = torch.ops.cleave.gemm
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32)
+
+
+def is_batch_invariant() -> bool:
+    """Whether a row's bits may depend on no other rows, nor their number: what then has one way, whichever is faster
+    for so many."""
+    return _core.batch_invariant()
+
+
+# What torch.compiler.assume_constant_result does, which would import the compiler here: two seconds.
+is_batch_invariant._dynamo_marked_constant = True
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from .._weights.formats import INT4, find_format
 from .._weights.packed import GATE_ROWS, VERSION, check_gate_rows, check_perm, check_version, packed_shape
 from .._weights.packing import check_scales, group_size_of
 from ._casts import moves_only
+from ._registered import register_buffers
 from ._rows import check_features
 
 HALVES = (torch.bfloat16, torch.float16)
@@ -66,16 +67,20 @@ class PackedLayer(nn.Module):
         def empty(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
             return torch.empty(shape, dtype=dtype, device=device)
 
-        self.register_buffer("packed", empty((*experts, *packed_shape(rows, in_features)), torch.uint8))
         scale_dtype = self.int4_scales or dtype if form is INT4 else getattr(torch, form.scale_dtypes[0])
-        self.register_buffer("scales", empty(grouped, scale_dtype))
-        self.register_buffer("zeros", empty(grouped, torch.uint8) if zeros else None)
-        self.register_buffer("perm", empty((in_features,), torch.int32) if act_order else None)
-        self.register_buffer("global_scale", empty(experts or (1,), torch.float32) if form.global_scale else None)
-        self.register_buffer("version", torch.tensor(VERSION, dtype=torch.int32))
-        self.register_buffer("bias", empty((*experts, rows), dtype) if bias else None)
-        if gated:  # in no state_dict of others
-            self.register_buffer("gate_rows", torch.tensor(GATE_ROWS, dtype=torch.int32))
+        # In no state_dict of others.
+        gates = {"gate_rows": torch.tensor(GATE_ROWS, dtype=torch.int32)} if gated else {}
+        register_buffers(
+            self,
+            packed=empty((*experts, *packed_shape(rows, in_features)), torch.uint8),
+            scales=empty(grouped, scale_dtype),
+            zeros=empty(grouped, torch.uint8) if zeros else None,
+            perm=empty((in_features,), torch.int32) if act_order else None,
+            global_scale=empty(experts or (1,), torch.float32) if form.global_scale else None,
+            version=torch.tensor(VERSION, dtype=torch.int32),
+            bias=empty((*experts, rows), dtype) if bias else None,
+            **gates,
+        )
 
     @classmethod
     def _options_of(cls, weights: cleave.PackedWeights, bias: Tensor | None) -> dict[str, Any]:

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from ._batch_invariant import is_batch_invariant
+
 __all__ = ["Arrived", "Dispatcher", "OneRank"]
 
 # Rows of an expert, on average (docs/notes/2026-11-mixtures.md).
@@ -73,8 +75,9 @@ def check_dealt(num_experts: int, dispatcher: Dispatcher) -> int:
 
 
 def pays_to_gather(expert_ids: Tensor, num_experts: int) -> bool:
-    """Whether a product that waits for its weights gathers rows in less time than a kernel copies them."""
-    return expert_ids.numel() <= MOST_GATHERED_ROWS * num_experts
+    """Whether a product that waits for its weights gathers rows in less time than a kernel copies them. Its sums may
+    have another order: where one is promised, no number of rows decides."""
+    return not is_batch_invariant() and expert_ids.numel() <= MOST_GATHERED_ROWS * num_experts
 
 
 def permuted(x: Tensor, expert_ids: Tensor, weights: Tensor, num_experts: int, scale: Tensor | None) -> Arrived:

@@ -13,6 +13,7 @@ from .._weights.formats import FORMATS
 from ._casts import moves_only
 from ._eight_bits import Dtype, parse_dtype
 from ._given_scales import check_smooth, static_scale
+from ._registered import register_buffers
 from ._replace import Skip, check_names, replace_layers
 from ._rows import as_rows, check_features
 from ._scales import ACTIVATIONS, check_granularity, scale_shape, shaped_scale
@@ -96,11 +97,14 @@ class W8A8Linear(StaticWeights):
         def empty(*shape: int, dtype: torch.dtype | None = torch.float32) -> Tensor:
             return torch.empty(shape, dtype=dtype, device=device)
 
-        self.register_buffer("weight", empty(out_features, in_features, dtype=weight_dtype))
-        self.register_buffer("weight_scale", empty(*scale_shape(granularity, out_features, in_features)))
-        self.register_buffer("bias", empty(out_features, dtype=None) if bias else None)
-        self.register_buffer("activation_scale", empty(1) if activation == "static" else None)
-        self.register_buffer("smooth", empty(in_features) if smooth else None)
+        register_buffers(
+            self,
+            weight=empty(out_features, in_features, dtype=weight_dtype),
+            weight_scale=empty(*scale_shape(granularity, out_features, in_features)),
+            bias=empty(out_features, dtype=None) if bias else None,
+            activation_scale=empty(1) if activation == "static" else None,
+            smooth=empty(in_features) if smooth else None,
+        )
 
     @classmethod
     def from_linear(

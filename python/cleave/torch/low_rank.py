@@ -5,15 +5,18 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ._batch_invariant import is_batch_invariant
+
 _grouped_gemm = torch.ops.cleave.grouped_gemm
 _lora = torch.ops.cleave.lora
 _MOST_RANK = 64  # of the kernel
 
 
 def _has_kernel(x: Tensor, a: Tensor, *others: Tensor | None) -> bool:
-    """Whether one kernel computes both products: for 16-bit floats on a GPU."""
+    """Whether one kernel computes both products: for 16-bit floats on a GPU. The order of its sums follows from the
+    number of rows."""
     adapters, rank = a.shape[:2]
-    fits = x.is_cuda and rank <= _MOST_RANK and x.dtype in (torch.float16, torch.bfloat16)
+    fits = x.is_cuda and not is_batch_invariant() and rank <= _MOST_RANK and x.dtype in (torch.float16, torch.bfloat16)
     # Two products' tiles are larger, which adapters of hundreds of rows and many ranks are worth.
     fits = fits and (rank <= 32 or x.shape[0] < max(2048, 256 * adapters))
     return fits and all(each is None or each.dtype == x.dtype for each in (a, *others))
@@ -32,9 +35,10 @@ def lora(
     """residual + scale * (x @ a[g].T) @ b[g].T, for the rows of x that belong to adapter g.
 
     Without gradients, on a GPU, with all tensors in bfloat16 or all in float16, and a rank of at most 64, it is one
-    launch (for at least 2048 rows, and 256 per adapter, the rank must be at most 32). Otherwise it is two, whatever
-    the adapters' numbers of rows, 0 and 1 included. Nothing waits for the GPU. Repeatable bit for bit, and legal in
-    CUDA graphs once it has run with as many rows, whatever offs holds when they are replayed.
+    launch (for at least 2048 rows, and 256 per adapter, the rank must be at most 32; never in
+    `cleave.batch_invariant`). Otherwise it is two, whatever the adapters' numbers of rows, 0 and 1 included. Nothing
+    waits for the GPU. Repeatable bit for bit, and legal in CUDA graphs once it has run with as many rows, whatever offs
+    holds when they are replayed.
 
     If x, a, b or residual require grad, they get gradients, and the result of the second product is rounded to x's
     dtype before the residual is added; otherwise that product computes the sum, and rounds it once.

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import cleave
 
-from .. import _core
+from ._batch_invariant import is_batch_invariant
 
 _ops = torch.ops.cleave
 
@@ -73,7 +73,7 @@ class Router(nn.Linear):
         weight = self.weight
         if tokens.dtype == weight.dtype or torch.is_autocast_enabled(tokens.device.type):
             return _ops.gemm(tokens, weight.t(), out_dtype=torch.float32)
-        if len(tokens) <= self.most_tokens or _is_batch_invariant():
+        if len(tokens) <= self.most_tokens or is_batch_invariant():
             return _ops.moe_router_logits(tokens, weight)
         return _ops.gemm(tokens.float(), weight.float().t())
 
@@ -103,11 +103,3 @@ class Router(nn.Linear):
             return tensor.to(moved.device) if tensor is bias and moved.dtype != tensor.dtype else moved
 
         return super()._apply(move, recurse)
-
-
-def _is_batch_invariant() -> bool:
-    return _core.batch_invariant()
-
-
-# What torch.compiler.assume_constant_result does, which would import the compiler here: two seconds.
-_is_batch_invariant._dynamo_marked_constant = True

@@ -22,6 +22,7 @@ std::string type_text(dlpack::DataType type) {
   constexpr const char* kinds[] = {"int", "uint", "float", "opaque", "bfloat", "complex", "bool"};
   constexpr const char* float8[] = {"e3m4", "e4m3", "e4m3b11fnuz", "e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz", "e8m0fnu"};
   const size_t code = type.code;
+  if (code == dlpack::kBool && type.bits == 8) return "bool";  // as frameworks write it
   if (code < std::size(kinds)) return fmt::format("{}{}", kinds[code], type.bits);
   if (code - std::size(kinds) < std::size(float8)) {
     return fmt::format("float8_{}", float8[code - std::size(kinds)]);

@@ -74,8 +74,8 @@ void refuse_gradients(nb::handle array, nb::handle requires_grad, const char* na
   if (required.ptr() != Py_True) return;
   if (!nb::cast<bool>(nb::module_::import_("torch").attr("is_grad_enabled")())) return;
   refuse_value(
-      "{0} requires grad, but the product would have no gradient; use torch.no_grad() or pass "
-      "{0}.detach()",
+      "{0} requires grad, but the result would have no gradient; call torch.ops.cleave or cleave.torch, or use "
+      "torch.no_grad() or pass {0}.detach()",
       name);
 }
 

@@ -6,6 +6,8 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <cctype>
+#include <string_view>
 #include <unordered_map>
 
 #include "call/vectorcall.h"
@@ -20,7 +22,17 @@ namespace {
 /// By callable; they live as long as the process.
 std::unordered_map<PyObject*, Signature>* signatures = nullptr;
 
+/// Whether the word is another library's option to transpose an operand: transpose_b, trans_b, TransB.
+bool transposes(std::string word, char operand) {
+  std::ranges::transform(word, word.begin(), [](unsigned char c) { return char(std::tolower(c)); });
+  return word.starts_with("trans") && word.ends_with(operand) && word.size() <= std::string_view("transpose_b").size();
+}
+
 std::string guess(const std::string& word, const std::vector<std::string>& known) {
+  for (const char operand : {'a', 'b'}) {
+    if (transposes(word, operand) && std::ranges::find(known, std::string(1, operand)) != known.end())
+      return fmt::format("; pass {}.T, a view: nothing is copied", operand);
+  }
   const std::string near = near_name(word, known);
   return near.empty() ? fmt::format("; it has {}", fmt::join(known, ", ")) : near;
 }

@@ -257,7 +257,8 @@ void bind_gemm_plan(nb::module_& m) {
   add("counter_size", &GemmPlan::counter_size,
       "Leading bytes of the workspace that must be zero before its first use.");
   add("split_k_slices", &GemmPlan::split_k_slices, "The number of slices that was chosen.");
-  add("kernel_name", &GemmPlan::kernel_name, "Family, tile, stages and cluster of the kernel.");
+  add("kernel_name", &GemmPlan::kernel_name,
+      "The kernel's family, tile and split, in words that docs/cli.md explains.");
   add("kernel_source", &GemmPlan::kernel_source, "The source text that is compiled; empty for the CPU backend.");
   add("kernel_sources", &GemmPlan::kernel_sources, kKernelSourcesDoc);
   type.def_prop_ro(

@@ -27,7 +27,6 @@ bool worth_cutting_tail(const GemmProblem& p) {
   return !ragged || size_of(p.a.dtype) > 1;
 }
 
-/// Large enough that sharing a load pays for keeping two CTAs in step.
 /// Slice counts that leave the GPU full: from two to about one unit per SM.
 std::vector<uint32_t> slice_counts(uint32_t tiles, uint32_t k_blocks, uint32_t num_sms, uint32_t most) {
   std::vector<uint32_t> counts;

@@ -9,7 +9,8 @@
 
 namespace cleave {
 
-/// All launches of `choice`, which is that of the first part of the classes, or of a group.
+/// All launches of `choice`: for nearly all problems the only one (gpu_plan.h); else `choice` is that of the first part
+/// of the classes, or of a group.
 std::shared_ptr<const ChosenPlan> make_parts_plan(const GemmProblem& problem, const Choice& choice, std::string why);
 
 }  // namespace cleave

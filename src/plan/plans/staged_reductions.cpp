@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <bit>
 #include <limits>
 #include <utility>
 
@@ -74,9 +73,7 @@ PartialResults elements_of(const GemmProblem& p, uint32_t output) {
 class StagedPlan final : public DelegatingPlan {
  public:
   StagedPlan(const GemmProblem& problem, std::shared_ptr<const ChosenPlan> product)
-      : DelegatingPlan(std::move(product)), problem_(problem) {
-    const bool cut = cuts_d(problem.groups.dimension);
-    config_.group_capacity = cut ? std::bit_ceil(std::max(uint32_t(problem.batch), 16u)) : 0;
+      : DelegatingPlan(std::move(product)), problem_(problem), config_(reduce_config(shown().choice().config)) {
     params_.groups = group_params(problem);
     uint32_t blocks = 0;
     for (uint32_t i = 0; i < outputs_beside_d(problem); ++i) {

@@ -113,6 +113,7 @@ def test_what_is_only_absent_is_not_broken(capsys, monkeypatch):
         (("explain", "gem"), "explain", "gemm"),
         (("profil", "gemm"), "", "profile"),
         (("cache", "lss"), "cache", "ls"),
+        (("tune", "grop"), "tune", "grouped"),
     ],
 )
 def test_typing_mistakes(capsys, arguments, usage, meant):
@@ -122,6 +123,17 @@ def test_typing_mistakes(capsys, arguments, usage, meant):
     assert stopped.value.code == 2
     assert error.startswith(f"usage: cleave {usage}")
     assert error.rstrip().endswith(f"Did you mean {meant}?")
+
+
+@pytest.mark.parametrize("operation", ["route", "router_logits", "lora"])
+@pytest.mark.parametrize("command", [("tune",), ("compile",), ("emit", "cpp")], ids=" ".join)
+def test_what_has_one_kernel_is_no_wrong_name(capsys, command, operation):
+    with pytest.raises(SystemExit):
+        cli.main([*command, operation, "--rank", "8"])
+    error = capsys.readouterr().err.rstrip()
+    assert error.endswith(
+        f"{operation} has one kernel for each shape: nothing to {command[0]}; profile and explain have it"
+    )
 
 
 @pytest.mark.parametrize(

@@ -253,6 +253,41 @@ def nothing(acc):
     acc + 1
 
 
+def a_tuple(acc):
+    doubled = 2 * acc
+    return doubled, acc
+
+
+def too_many_outputs(acc):
+    doubled = 2 * acc
+    return cleave.outputs(d=doubled, one=acc, two=acc, three=acc)
+
+
+def too_many_inputs(
+    acc,
+    a: cleave.row,
+    b: cleave.row,
+    c: cleave.row,
+    d: cleave.row,
+    e: cleave.row,
+    f: cleave.row,
+    g: cleave.row,
+    h: cleave.row,
+    i: cleave.row,
+):
+    return acc + a + b + c + d + e + f + g + h + i
+
+
+def halves_and_turns(acc):
+    gate = cleave.silu(acc.gate)
+    return gate * acc.odd
+
+
+def a_sum_beside_gates(acc):
+    gated = cleave.silu(acc.gate) * acc.up
+    return gated + acc
+
+
 @pytest.mark.parametrize(
     ("function", "line", "reason"),
     [
@@ -266,7 +301,12 @@ def nothing(acc):
         (no_condition, 1, "takes a condition"),
         (too_large, 1, "too large for float32"),
         (power, 1, "the exponent is 1.5; it must be 0.5 or from 1 to 64"),
-        (nothing, 0, "returns nothing"),
+        (nothing, 1, "returns nothing"),
+        (a_tuple, 2, "it returns a tuple; return D's value, or cleave.outputs(d=..., name=...)"),
+        (too_many_outputs, 2, "three is one output too many; there may be 2 beside D"),
+        (too_many_inputs, 0, "i is one input too many; there may be 8"),
+        (halves_and_turns, 2, "acc.even or acc.odd is beside acc.gate or acc.up"),
+        (a_sum_beside_gates, 2, "takes acc beside acc.gate or acc.up"),
     ],
 )
 def test_errors_name_the_line(function: Any, line: int, reason: str) -> None:

@@ -54,7 +54,7 @@ BAD: dict[str, Case] = {
         ValueError,
         ("indptr describes 0 groups", "1 or more"),
     ),
-    "counts are bool": ({"offs": None, "counts": ENDS > 0}, TypeError, ("counts is bool8",)),
+    "counts are bool": ({"offs": None, "counts": ENDS > 0}, TypeError, ("counts is bool;",)),
     # which bounds
     "no bounds": (
         {"offs": None},

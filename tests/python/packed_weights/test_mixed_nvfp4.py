@@ -129,3 +129,19 @@ def test_global_scales_that_are_none_are_refused() -> None:
     for value, words in ((0.0, "has 0.0"), (torch.full((64,), float("nan")), "has nan"), (torch.ones(3), r"is \[3\]")):
         with pytest.raises(ValueError, match=f"global_scale {words}; it must be"):
             packed_of(64, 64, global_scale=value)
+
+
+MEASURED = [  # one H200, us of 28672x4096: docs/notes/2026-11-four-bit-weights.md
+    (1, "float8_e4m3fn", "256x16", 32.6),
+    (16, "float8_e4m3fn", "256x16", 31.3),
+    (64, "float8_e4m3fn", "128x64", 60.9),
+    (256, "float8_e4m3fn", "128x64", 205.4),
+    (256, "int8", "128x64", 285.3),
+]
+
+
+@pytest.mark.parametrize(("rows", "dtype", "tile", "us"), MEASURED)
+def test_few_rows_of_8_bits_take_what_they_are_predicted_to(rows: int, dtype: str, tile: str, us: float) -> None:
+    plan = cleave.plan_problem(rows, 28672, 4096, dtype=dtype, weights="nvfp4", device="h200")
+    assert plan.kernel_name == f"sm90 {tile} transposed"
+    assert plan.candidates[0]["predicted_us"] == pytest.approx(us, rel=0.06)

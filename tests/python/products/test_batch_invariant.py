@@ -145,6 +145,8 @@ KINDS: dict[str, dict[str, Any]] = {
     "bf16 bias": {"bias": "row", "activation": "gelu"},
     "fp8 rows": {"dtype": "float8_e4m3fn", "scaling": "row", "out_dtype": "bfloat16"},
     "fp8 blocks": {"dtype": "float8_e4m3fn", "scaling": "block_128x128", "out_dtype": "bfloat16"},
+    "int4": {"weights": "int4"},
+    "nvfp4 beside fp8": {"dtype": "float8_e4m3fn", "weights": "nvfp4"},
 }
 
 

@@ -67,7 +67,7 @@ BAD: dict[str, tuple[dict[str, Any], type[Exception], tuple[str, ...]]] = {
     "a is float64": ({"a": np.ones((4, 6))}, TypeError, ("a is float64", "bfloat16", "convert")),
     "b is int8": ({"b": np.ones((6, 5), np.int8)}, TypeError, ("b is int8",)),
     "a is complex": ({"a": np.ones((4, 6), np.complex64)}, TypeError, ("a is complex64",)),
-    "a is boolean": ({"a": np.ones((4, 6), bool)}, TypeError, ("a is bool8",)),
+    "a is boolean": ({"a": np.ones((4, 6), bool)}, TypeError, ("a is bool;",)),
     "a holds objects": ({"a": np.ones((4, 6), object)}, TypeError, ("a has elements", "|O")),
     "a is big-endian": ({"a": np.ones((4, 6), ">f4")}, TypeError, (">f4", "native byte order")),
     "a and b differ": (
@@ -75,7 +75,7 @@ BAD: dict[str, tuple[dict[str, Any], type[Exception], tuple[str, ...]]] = {
         TypeError,
         ("a is float32", "b is float16"),
     ),
-    "out is float64": ({"out": np.ones((4, 5))}, TypeError, ("out is float64",)),
+    "out is float64": ({"out": np.ones((4, 5))}, TypeError, ("out is float64", "int32, pass an array of such a type")),
     "bias is int32": ({"bias": np.ones(5, np.int32)}, TypeError, ("bias is int32",)),
     "out_dtype is float64": ({"out_dtype": np.float64}, TypeError, ("out_dtype is float64",)),
     "out_dtype is a number": ({"out_dtype": 16}, TypeError, ("out_dtype is 16",)),

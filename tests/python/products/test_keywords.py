@@ -70,6 +70,8 @@ def test_all_are_seen() -> None:
             lambda: cleave.gemm(A, B, zzz=1),
             "gemm() got an unexpected keyword argument 'zzz'; it ha",
         ),
+        (lambda: cleave.gemm(A, B, transpose_b=True), "'transpose_b'; pass b.T, a view: nothing is copied"),
+        (lambda: cleave.gemm(A, B, transA=True), "'transA'; pass a.T, a view: nothing is copied"),
         (lambda: cleave.gemm(A), "gemm() is missing b"),
         (lambda: cleave.gemm(b=B), "gemm() is missing a"),
         (

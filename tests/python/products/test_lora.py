@@ -15,6 +15,9 @@ from cleave.testing.grouped_case import GroupedCase
 
 torch = pytest.importorskip("torch", minversion="2.10")
 
+from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+
 import cleave.torch  # noqa: E402
 
 RANKS = (8, 16, 32, 64)
@@ -131,6 +134,26 @@ def test_the_kernels_operator(sizes: tuple[int, ...], rank: int, dtype: torch.dt
     tolerance = 2 * torch.finfo(dtype).eps
     torch.testing.assert_close(y.double(), expected, rtol=tolerance, atol=2 * tolerance)
     assert torch.equal(y[-REST:], kept[-REST:])
+
+
+class Called(TorchDispatchMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names += [func._opname] if func.namespace == "cleave" else []
+        return func(*args, **kwargs or {})
+
+
+def test_rows_that_must_not_depend_on_the_batch_take_two_products() -> None:
+    with FakeTensorMode(), Called() as called:
+        x, a, b = (torch.empty(*shape, device="cuda").bfloat16() for shape in ((9, 64), (2, 16, 64), (2, 48, 16)))
+        arguments = x, a, b, torch.empty(2, dtype=torch.int32, device="cuda")
+        cleave.torch.lora(*arguments)
+        with cleave.batch_invariant():
+            cleave.torch.lora(*arguments)
+    assert called.names == ["lora", "grouped_gemm", "grouped_gemm"]
 
 
 def test_what_the_kernels_operator_refuses() -> None:

@@ -225,8 +225,10 @@ def test_compiles_as_one_graph(dtype: str, static: bool) -> None:
         torch.testing.assert_close(compiled(x), model(x), rtol=0, atol=2e-2)
 
 
-def test_export() -> None:
-    layer = W8A8Linear.from_linear(nn.Linear(64, 32))
+@pytest.mark.parametrize("options", [{}, {"activation": 0.1}, {"smooth": torch.ones(64)}], ids=str)
+@pytest.mark.parametrize("bias", [True, False])
+def test_export(bias: bool, options: dict[str, Any]) -> None:
+    layer = W8A8Linear.from_linear(nn.Linear(64, 32, bias=bias), **options)
     x = torch.randn(3, 64)
     program = torch.export.export(layer, (x,), dynamic_shapes=({0: torch.export.Dim("tokens", min=2, max=512)},))
     x = torch.randn(9, 64)

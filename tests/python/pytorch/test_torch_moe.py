@@ -241,6 +241,17 @@ def test_which_operator_multiplies() -> None:
         assert multiplies(many, 1) == "gemm"
 
 
+def test_experts_rows_are_copied_whatever_their_number_where_that_is_promised() -> None:
+    moe, x = MoE(8, TOP_K, FEATURES, HIDDEN), torch.randn(5, FEATURES)
+    with torch.no_grad():
+        assert "moe_permute" not in operators(lambda: moe(x))
+        with cleave.batch_invariant():
+            assert "moe_permute" in operators(lambda: moe(x))
+            cleave.prepare(moe, tokens=(1, 40))
+            whole = moe(torch.cat([x, torch.randn(2000, FEATURES)]))
+            assert torch.equal(moe(x), whole[:5])
+
+
 def test_many_experts() -> None:
     """Beyond what moe_route takes torch's operators choose, as they always did."""
     moe, x = MoE(600, TOP_K, FEATURES, HIDDEN), torch.randn(20, FEATURES)

@@ -12,6 +12,7 @@ import cleave
 
 from ... import _torch_precision
 from .. import _dealt
+from .._batch_invariant import is_batch_invariant
 from .._packed_experts import PackedExperts
 from .._packed_layer import HALVES, PackedLayer
 from .._scales import ACTIVATIONS
@@ -102,7 +103,7 @@ def w8a8(layer: W8A8Experts, first: int, last: int, dtype: torch.dtype, choices:
 
 def _ways(x: Tensor, experts: int, choices: int, first: int, last: int) -> Iterator[tuple[dict[str, Any], int, int]]:
     """Options of a product that gathers tokens, and of one that reads copies, with the rows that each is for."""
-    few = min(last, MOST_GATHERED_ROWS * experts)
+    few = 0 if is_batch_invariant() else min(last, MOST_GATHERED_ROWS * experts)
     if first <= few:
         yield {"gather": x.new_zeros(len(x) * choices, dtype=torch.int32), "top_k": choices}, first, few
     if few < last:
