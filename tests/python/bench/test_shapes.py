@@ -1,6 +1,8 @@
 """Shapes for fitting, validation and test: the same weights are never on two sides."""
 
+import re
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +12,8 @@ from bench.jobs.conv import CONV_JOBS
 from bench.jobs.every import EVERY_JOB
 from bench.jobs.grouped import GROUPED_JOBS
 from bench.shapes import networks
+
+TUNED = Path(__file__).parents[3] / "src" / "plan" / "measured" / "tuned"
 
 
 def test_models_have_many_layers() -> None:
@@ -90,3 +94,21 @@ def test_tokens_are_odd_too() -> None:
 
 def test_large_k_is_large() -> None:
     assert all(k >= 16 * max(m, n) for m, n, k in JOBS["bf16 large K"].shapes("test", 40))
+
+
+def jobs_of(m: int, n: int, k: int, words: str) -> set[str]:
+    """Those whose shapes a product of the table of measured choices may be."""
+    if "blocks" in words:
+        return {"fp8 blocks"}
+    if "float8" in words or "int8" in words:
+        return {"fp8 rows" if "float8" in words else "int8 rows"}
+    return {f"bf16 {words.split()[0]}"} | ({"bf16 large K"} if k >= 16 * max(m, n) else set())
+
+
+@pytest.mark.parametrize("table", sorted(TUNED.glob("*.txt")), ids=lambda table: table.stem)
+def test_measured_choices_have_nothing_of_the_test_part(table: Path) -> None:
+    products = re.findall(r"^[^#|]*\| (\d+)x(\d+)x(\d+)x1 ([^|:]*) \|", table.read_text(), re.MULTILINE)
+    assert len(products) > 20
+    for *sizes, words in products:
+        m, n, k = map(int, sizes)
+        assert all(shapes.part_of(job, n, k) != "test" for job in jobs_of(m, n, k, words)), (m, n, k, words)

@@ -88,4 +88,4 @@ def test_what_cannot_be_planned_is_said(capsys):
 def test_what_has_nothing_to_choose_is_not_tuned(capsys, command, operation):
     with pytest.raises(SystemExit):
         run(capsys, command, operation)
-    assert "invalid choice" in capsys.readouterr().err
+    assert "one kernel for each shape" in capsys.readouterr().err
