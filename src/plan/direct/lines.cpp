@@ -16,8 +16,10 @@ namespace cleave {
 namespace {
 
 constexpr int64_t kMostFilters = 16;
-constexpr uint32_t kMostSums = 72, kMostWords = 96;  // of a thread: registers, those of held lines among the latter
-constexpr uint32_t kMostTaps = 16;                   // along an axis
+// Registers of a thread, for sums and held lines: beyond these NVRTC keeps some in memory. Neighbours in 3x3 need few
+// beside.
+constexpr uint32_t kMostWords = 72, kMostOfNeighbours = 88;
+constexpr uint32_t kMostTaps = 16, kMostOfLine = 6;  // along an axis, and along a line
 constexpr int32_t kMostDilation = 8;
 constexpr int64_t kMostPlanes = 1 << 20;  // of all images
 constexpr uint32_t kWarps = kDirectThreads / 32;
@@ -34,7 +36,7 @@ bool is_served(const GemmProblem& p, const DeviceInfo& device) {
   const ConvLayout& conv = p.conv;
   if (conv.kind != Conv::wgrad || p.batch != 1 || conv.filters > kMostFilters || conv.channels % 8 != 0) return false;
   if (p.m == 0 || p.n == 0 || p.k == 0 || p.k > INT32_MAX || p.n > INT32_MAX) return false;
-  if (!are_countable(conv, kMostTaps, kMostDilation)) return false;
+  if (!are_countable(conv, kMostTaps, kMostDilation) || conv.axes[2].filter > int32_t(kMostOfLine)) return false;
   if (const ConvAxis& depth = conv.axes[0];
       depth.stride > kMostDirectStride || depth.filter > int32_t(kMostTaps) || depth.dilation > kMostDilation ||
       conv.images * std::max<int64_t>(depth.size, outputs(depth)) > kMostPlanes || depth.pad_begin > kMostPlanes)
@@ -74,10 +76,16 @@ struct Cut {
   int64_t tiles() const { return int64_t(columns) * rows; }
 };
 
+bool are_neighbours(const DirectConfig& d) {
+  for (const DirectAxis& axis : {d.height, d.width})
+    if (axis.taps > 3 || axis.stride > 1 || axis.dilation > 1) return false;
+  return true;
+}
+
 /// The one that gathers least; without strips, if nothing fits.
 Cut cut_of(GemmConfig c, const ConvLayout& conv, const DeviceInfo& device) {
   Cut best;
-  if (line_sums(c) > kMostSums || line_sums(c) + line_words(c.direct) > kMostWords) return best;
+  if (line_sums(c) + line_words(c.direct) > (are_neighbours(c.direct) ? kMostOfNeighbours : kMostWords)) return best;
   for (uint32_t strips = c.warps.k; strips <= 2 * c.warps.k; strips *= 2) {
     c.direct.strips = strips;
     if (line_height(c) % 2 != 0 || smem_plan(c).bytes > uint32_t(device.shared_memory_per_block)) continue;
