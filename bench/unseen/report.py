@@ -1,7 +1,8 @@
 """What bench.unseen measured, as files: its rows, those that are behind, and a line per job.
 
 python -m bench.unseen.report bench/results/unseen.json                            # writes the report anew
-python -m bench.unseen.report --into bench/results a/unseen.json b/unseen.json     # one of jobs that GPUs shared
+python -m bench.unseen.report --into bench/results a/unseen.json b/unseen.json     # one of several: of jobs that GPUs
+                                                                                   # shared, or of runs that had some
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ from .. import report, tables
 NEAR = 0.97
 # Rows of a job that its line is of.
 LEAST = 10
+
+# What differs between runs on one machine.
+RUN = ("commit", "date")
 
 # The jobs that are judged, as a reader without our names would call them.
 TITLES = {
@@ -132,16 +136,30 @@ def text(part: str, facts: dict[str, Any], rows: list[dict[str, Any]], notes: li
 
 
 def joined(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """One result of several, in the order of TITLES, without jobs of fewer than LEAST rows: their peer served few,
-    or was not there. ValueError where GPU, software or commit differ."""
-    facts = [{key: value for key, value in result["machine"].items() if key != "date"} for result in results]
+    """One result of several, in the order of TITLES. A job's rows are those of the newest that has it, where the others
+    are of another commit, which is said. Jobs of fewer than LEAST rows are left out: their peer served few, was not
+    there, or time was up. ValueError where GPU or software differ."""
+    facts = [{key: value for key, value in result["machine"].items() if key not in RUN} for result in results]
     if any(other != facts[0] for other in facts):
-        raise ValueError(f"results of one part must be of one machine and commit, but these are of {facts}")
-    rows = sorted((row for result in results for row in result["rows"]), key=lambda row: [*TITLES].index(row["job"]))
-    notes = list(dict.fromkeys(note for result in results for note in result["notes"]))
-    few = {job: count for job, count in Counter(row["job"] for row in rows).items() if count < LEAST}
-    notes += [f"Left out, since only {count} shapes had a peer: {job}." for job, count in few.items()]
-    return {"machine": results[0]["machine"], "rows": [row for row in rows if row["job"] not in few], "notes": notes}
+        raise ValueError(f"results of one part must be of one machine and its software, but these are of {facts}")
+    newest = max(results, key=lambda result: result["machine"].get("date", ""))["machine"]
+    rows: list[dict[str, Any]] = []
+    notes: list[str] = []
+    for result in sorted(results, key=lambda result: result["machine"].get("date", ""), reverse=True):
+        run = result["machine"]
+        few = {job: count for job, count in Counter(row["job"] for row in result["rows"]).items() if count < LEAST}
+        is_newest = run["commit"] == newest["commit"]
+        known = set() if is_newest else set(jobs_of(rows))
+        own = [row for row in result["rows"] if row["job"] not in known and row["job"] not in few]
+        rows += own
+        left_out = [f"Left out, since only {count} shapes had a peer: {job}." for job, count in few.items()]
+        if is_newest:
+            notes += [*result["notes"], *left_out]
+        elif own:
+            jobs = ", ".join(jobs_of(own))
+            notes.append(f"Measured before, at {run['commit']} ({run.get('date', 'no date')}): {jobs}.")
+    rows.sort(key=lambda row: [*TITLES].index(row["job"]))
+    return {"machine": newest, "rows": rows, "notes": list(dict.fromkeys(notes))}
 
 
 def part_of(path: Path) -> str:

@@ -89,14 +89,14 @@ BY_LINES = {
         "seven filters, stride 2",
         "1x1, pixels between",
         "padding above filter",
-        "along a line",
         "along three axes",
         "causal, dilated",
         "three axes, strides",
     )
 } | {
     "ten filters, stride 3": Convolution(3, 200, 10, (Axis(44, 3, 3, 1, 0), Axis(67, 2, 3, 0, 1))),
-    "a line alone, pixels behind it": Convolution(2, 64, 12, (Axis(23, 3, 3, 1, 0, 2), Axis(47, 3, 2, 1, 0))),
+    "along a line": Convolution(4, 64, 2, (Axis(4000, 6, 1, 3, 2),)),
+    "a line alone, pixels behind it": Convolution(2, 64, 8, (Axis(23, 3, 3, 1, 0, 2), Axis(47, 3, 2, 1, 0))),
 }
 # Outputs of a tile and channels of a CTA, each with a type and options of its own.
 CUTS: dict[str, tuple[str, dict[str, Any]]] = {

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 SUPPORT = ROOT / "tests" / "support"
 
 
-@pytest.mark.parametrize(("ranks", "replays"), [(2, None), (3, None), (5, None), (8, None), (3, 5), (8, 5)])
+@pytest.mark.parametrize(("ranks", "replays"), [(2, None), (3, None), (5, None), (8, None), (3, 5)])
 def test_virtual_ranks(ranks: int, replays: int | None) -> None:
     """`tests/support/virtual_ranks.py 8 100000` is for longer."""
     environment = os.environ | {"PYTHONPATH": str(ROOT / "python"), "CLEAVE_PEER_TIMEOUT": "20"}

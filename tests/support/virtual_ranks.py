@@ -79,6 +79,11 @@ def in_rank_order(parts: torch.Tensor | list[torch.Tensor]) -> torch.Tensor:
     return total
 
 
+def copy(source: torch.Tensor, to: torch.Tensor) -> None:
+    """By a kernel: ranks would share the copy engine, where one's copy may wait before another's."""
+    torch.mul(source, 1, out=to)
+
+
 def quantised(
     parts: list[torch.Tensor], most_rows: int = 0, group: Any = None, call: str = "", pushed: bool = False
 ) -> torch.Tensor:
@@ -156,7 +161,7 @@ class Ranks:
             with torch.cuda.stream(self.streams[rank]):
                 self._inside(rank, 0)
         torch.cuda.synchronize()
-        self.staging[0][0][0].copy_(self.parts[0, 0])
+        copy(self.parts[0, 0], self.staging[0][0][0])
         torch.cuda._sleep(10)
         torch.cuda.synchronize()
 
@@ -173,7 +178,7 @@ class Ranks:
         self.groups[rank].push([part], "sent", self.streams[rank].cuda_stream)
         if not kept:
             mine = self.groups[rank].staging(rank)[staged : staged + all.nbytes]
-            all.copy_(mine.view(torch.float32).view_as(all))
+            copy(mine.view(torch.float32).view_as(all), all)
 
     def draw_step(self, number: int, captured: bool) -> Step:
         """A graph's first product that makes the sum itself meets the others: then all ranks take the same way."""
@@ -201,7 +206,7 @@ class Ranks:
         if kind == "sent":
             self._send(rank, at, step)
             return
-        staging[rank][place].copy_(self.parts[rank, at])
+        copy(self.parts[rank, at], staging[rank][place])
         if kind == "gathered":
             own, out = staging[rank][place], self.all[rank, at]
             group.gather(own.data_ptr(), own.nbytes, out.data_ptr(), kind, self.streams[rank].cuda_stream)

@@ -10,6 +10,7 @@ from bench.unseen import report as unseen_report
 from cleave import _core
 
 MACHINE = {"gpu": "NVIDIA H200", "commit": "abc"}
+RUNS = {"commit": "old", "date": "2026-11-01"}, {"commit": "new", "date": "2026-11-02"}
 
 
 def row(job: str, us: float, same: bool = True, **peers: float) -> dict:
@@ -73,9 +74,25 @@ def test_jobs_that_gpus_shared_are_one_result(tmp_path: Path, monkeypatch: pytes
     result = report.load(Path(files[2]))
     left_out = [f"Left out, since only 2 shapes had a peer: {job}." for job in ("bf16 tn", "fp8 rows")]
     assert not result["rows"] and result["notes"] == ["Without somebody.", *left_out]
-    unseen_report.write(folders[3], "test", MACHINE | {"commit": "def"}, ROWS, [])
-    with pytest.raises(ValueError, match="one machine and commit"):
+    unseen_report.write(folders[3], "test", MACHINE | {"torch": "2.99"}, ROWS, [])
+    with pytest.raises(ValueError, match="one machine and its software"):
         unseen_report.main([files[0], files[3], "--into", str(folders[2])])
+
+
+def test_a_job_is_the_newest_runs():
+    old, new = ({"machine": MACHINE | run, "notes": [], "rows": []} for run in RUNS)
+    old["rows"] = [row(job, 10.0, cublas=1.0) for job in ("bf16 tn", "bf16 nn") for _ in range(unseen_report.LEAST)]
+    new["rows"] = [row("bf16 tn", 10.0, cublas=20.0) for _ in range(unseen_report.LEAST)]
+    new["rows"] += [row("fp8 rows", 10.0, cublas=20.0)]
+    for results in ((old, new), (new, old)):
+        whole = unseen_report.joined(results)
+        assert whole["machine"]["commit"] == "new"
+        assert unseen_report.jobs_of(whole["rows"]) == ["bf16 tn", "bf16 nn"]
+        assert unseen_report.spread_of(whole["rows"], "bf16 tn").ratios == [2.0] * unseen_report.LEAST
+        assert whole["notes"] == [
+            "Left out, since only 1 shapes had a peer: fp8 rows.",
+            "Measured before, at old (2026-11-01): bf16 nn.",
+        ]
 
 
 @pytest.mark.parametrize("name", unseen_report.TITLES)
