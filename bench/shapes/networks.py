@@ -84,15 +84,26 @@ def convolutions(part: Part, count: int, draw_of: str) -> list[tuple[int, ...]]:
 
 
 def sampled(draw: random.Random) -> Layer:
-    """A layer of 8 to 2048 channels, log-uniform, of images of 7 to 112 lines: half of such have one tap."""
+    """A layer of 8 to 2048 channels, log-uniform, of images of 7 to 112 lines: half of such have one tap. One in seven
+    has a third axis, and one in seven groups."""
 
-    def channels() -> int:
+    def log_uniform(least: int, most: int) -> int:
+        return round(2 ** draw.uniform(math.log2(least), math.log2(most)))
+
+    def channels(most: int = 2048) -> int:
         step = draw.choice((8, 16, 32, 64))
-        return max(round(2 ** draw.uniform(3, 11) / step), 1) * step
+        return max(round(log_uniform(8, most) / step), 1) * step
 
-    filter_size = draw.choice((1, 1, 1, 1, 3, 3, 3, 5))
+    kind = draw.choice(("plain",) * 5 + ("volume", "groups"))
     stride = draw.choice((1, 1, 1, 2))
-    height = round(2 ** draw.uniform(math.log2(7), math.log2(112)))
+    if kind == "volume":
+        depth, height = log_uniform(3, 32), log_uniform(7, 64)
+        return Layer(depth, height, height, channels(512), channels(512), draw.choice((1, 3, 3)), stride, 1)
+    height = log_uniform(7, 112)
+    if kind == "groups":
+        groups, width = draw.choice((2, 4, 8, 16, 32)), draw.choice((4, 8, 16, 24, 32, 48, 64, 96))
+        return Layer(0, height, height, groups * width, groups * width, draw.choice((1, 3, 3, 5)), stride, groups)
+    filter_size = draw.choice((1, 1, 1, 1, 3, 3, 3, 5))
     return Layer(0, height, height, channels(), channels(), filter_size, stride, 1)
 
 
