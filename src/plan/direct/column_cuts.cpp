@@ -9,7 +9,8 @@
 namespace cleave {
 namespace {
 
-constexpr uint32_t kMostRegisters = 88;  // but for filters in registers: with 89 to 100 some spilled
+constexpr uint32_t kMostRegisters = 88;  // but for filters in registers: with 89 to 100 some spilled,
+constexpr uint32_t kMostOfLines = 64;    // and with 71 to 88 weight gradients that meet three lines and more at a time
 constexpr uint32_t kMostReach = 32;      // gathered pixels of a line: bits of a word
 
 uint32_t strips_of(const ConvLayout& conv, uint32_t strip) {
@@ -26,8 +27,11 @@ bool has_columns(const GemmConfig& c) {
   const GatheredSpan across = gathered_span(c.conv.kind, c.direct.width, c.tile.m);
   if (down.first > down.last || across.first > across.last) return false;  // no tap lands
   if (down.size() > kMostReach || across.size() > kMostReach) return false;
-  const bool held = c.conv.kind != Conv::wgrad && holds_filters(c);
-  return column_registers(c) <= (held ? kColumnRegisters : kMostRegisters);
+  const bool gradient = c.conv.kind == Conv::wgrad;
+  const uint32_t most = !gradient && holds_filters(c)            ? kColumnRegisters
+                        : gradient && c.direct.height.stride > 2 ? kMostOfLines
+                                                                 : kMostRegisters;
+  return column_registers(c) <= most;
 }
 
 uint32_t column_channels(const GemmProblem& p, uint32_t vector) {
