@@ -152,7 +152,7 @@ def joined(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
         known = set() if is_newest else set(jobs_of(rows))
         own = [row for row in result["rows"] if row["job"] not in known and row["job"] not in few]
         rows += own
-        left_out = [f"Left out, since only {count} shapes had a peer: {job}." for job, count in few.items()]
+        left_out = [f"Left out, of which only {count} shapes were measured: {job}." for job, count in few.items()]
         if is_newest:
             notes += [*result["notes"], *left_out]
         elif own:

@@ -62,6 +62,26 @@ void reserve_slices(Choice& choice, uint32_t blocks, uint32_t slices) {
   choice.partial_bytes = uint64_t(blocks) * slices * direct_made(choice.config) * sizeof(float);
 }
 
+void cut_into_slices(const GemmProblem& p, int64_t tiles, int64_t most, Spec& spec) {
+  if (p.split_k_mode == SplitKMode::none) return;
+  const int64_t slices = std::clamp<int64_t>(most, 1, tiles), asked = p.split_k_slices;
+  spec.slices = uint32_t(asked > 0 ? std::min(asked, tiles) : ceil_div(tiles, ceil_div(tiles, slices)));
+  if (spec.slices > 1) spec.split = SplitKMode::parallel;
+}
+
+bool has_plain_slices(const Spec& spec) {
+  if (spec.cluster_k != 1) return false;
+  return spec.slices > 1 ? spec.split == SplitKMode::parallel : spec.slices == 1 && spec.split == SplitKMode::none;
+}
+
+bool deal_slices(Choice& choice, int64_t tiles, uint32_t blocks) {
+  const uint32_t slices = choice.spec.slices;
+  if (tiles * blocks > INT32_MAX || slices > tiles) return false;
+  deal_tiles(choice, tiles * blocks, blocks, blocks * slices);
+  reserve_slices(choice, blocks, slices);
+  return true;
+}
+
 double slice_sums_us(const Choice& choice) {
   constexpr double kBytesPerUs = 50e3;  // of a CTA: an H200 took 1.7 to 2.7 us for 100 KB, kernel by kernel
   if (choice.spec.slices == 1) return 0;

@@ -133,11 +133,7 @@ std::optional<Spec> direct_lines_spec(const GemmProblem& p, const DeviceInfo& de
       const int64_t tiles = tiles_of(cut, p.conv);
       for (uint32_t beside = 1; beside <= ctas_of_sm(c); ++beside) {
         Spec spec = whole;
-        const int64_t most = std::clamp<int64_t>(int64_t(device.num_sms) * beside / blocks_of(p, c), 1, tiles);
-        if (p.split_k_mode != SplitKMode::none)
-          spec.slices = uint32_t(p.split_k_slices > 0 ? std::min<int64_t>(p.split_k_slices, tiles)
-                                                      : ceil_div(tiles, ceil_div(tiles, most)));
-        if (spec.slices > 1) spec.split = SplitKMode::parallel;
+        cut_into_slices(p, tiles, int64_t(device.num_sms) * beside / blocks_of(p, c), spec);
         const auto choice = make_direct_lines_choice(p, device, spec);
         if (!choice) continue;
         const double us = predict_direct_lines_us(*choice, device);
@@ -152,18 +148,13 @@ std::optional<Choice> make_direct_lines_choice(const GemmProblem& problem, const
   if (std::ranges::find(kTileSizes, spec.tile_m) == std::end(kTileSizes)) return std::nullopt;
   if (std::ranges::find(kChannels, spec.tile_n) == std::end(kChannels)) return std::nullopt;
   if (!is_served(problem, device)) return std::nullopt;
-  const bool sliced = spec.split == SplitKMode::parallel && spec.slices > 1;
-  if (spec.cluster_k != 1 || (!sliced && (spec.split != SplitKMode::none || spec.slices != 1))) return std::nullopt;
+  if (!has_plain_slices(spec)) return std::nullopt;
   Choice choice{.spec = spec, .problem = problem, .rows_of_d = problem.m};
   GemmConfig& c = choice.config = lines_config(problem, spec);
   const Cut cut = cut_of(c, problem.conv, device);
   if (cut.strips == 0) return std::nullopt;
   c.direct.strips = cut.strips;
-  const uint32_t blocks = blocks_of(problem, c);
-  const int64_t tiles = tiles_of(cut, problem.conv);
-  if (tiles * blocks > INT32_MAX || spec.slices > tiles) return std::nullopt;
-  deal_tiles(choice, tiles * blocks, blocks, blocks * spec.slices);
-  reserve_slices(choice, blocks, spec.slices);
+  if (!deal_slices(choice, tiles_of(cut, problem.conv), blocks_of(problem, c))) return std::nullopt;
   return choice;
 }
 
@@ -185,11 +176,9 @@ DirectShape direct_lines_shape(const Choice& choice) {
 
 double predict_direct_lines_us(const Choice& choice, const DeviceInfo& device) {
   const GemmConfig& c = choice.config;
-  const ConvLayout& conv = choice.problem.conv;
   const double clock = device.clock_ghz * 1e3, beside = std::ceil(double(choice.blocks) / device.num_sms);
   const double busy = std::ceil(choice.tiles / choice.blocks) * tile_clocks(c, beside) / clock;
-  const double bytes = double(image_pixels(conv)) * conv.channels * 2 + double(output_pixels(conv)) * conv.filters * 2;
-  const double memory = bytes / (device.memory_gb_per_s * 1e3 * kMemoryShare);
+  const double memory = gradient_bytes(choice.problem.conv) / (device.memory_gb_per_s * 1e3 * kMemoryShare);
   return kLaunchUs + slice_sums_us(choice) + std::max(busy, memory);
 }
 

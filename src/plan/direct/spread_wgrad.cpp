@@ -102,17 +102,13 @@ uint32_t blocks_of(const GemmProblem& p, const GemmConfig& c) {
   return ceil_div(uint32_t(p.conv.channels), kSpreadChannels) * ceil_div(uint32_t(p.conv.filters), c.tile.n);
 }
 
-/// As many as fill the GPU, each with a tile at least.
+/// As many as fill the GPU.
 void set_slices(const GemmProblem& p, const DeviceInfo& device, Spec& spec) {
-  if (p.split_k_mode == SplitKMode::none) return;
   GemmConfig c = spread_config(p, spec);
   const Cut cut = cut_of(c, p.conv, device);
   if (cut.strips == 0) return;
   c.direct.strips = cut.strips;
-  const int64_t tiles = tiles_of(cut, p.conv), beside = int64_t(device.num_sms) * ctas_of_sm(c) / blocks_of(p, c);
-  const int64_t even = ceil_div(tiles, ceil_div(tiles, std::clamp<int64_t>(beside, 1, tiles)));
-  spec.slices = uint32_t(p.split_k_slices > 0 ? std::min<int64_t>(p.split_k_slices, tiles) : even);
-  if (spec.slices > 1) spec.split = SplitKMode::parallel;
+  cut_into_slices(p, tiles_of(cut, p.conv), int64_t(device.num_sms) * ctas_of_sm(c) / blocks_of(p, c), spec);
 }
 
 }  // namespace
@@ -136,19 +132,14 @@ std::optional<Choice> make_direct_spread_wgrad_choice(const GemmProblem& problem
                                                       const Spec& spec) {
   if (!is_served(problem, device) || spec.tile_n != filters_of(problem.conv)) return std::nullopt;
   if (std::ranges::find(kTileSizes, spec.tile_m) == std::end(kTileSizes)) return std::nullopt;
-  const bool sliced = spec.split == SplitKMode::parallel && spec.slices > 1;
-  if (spec.cluster_k != 1 || (!sliced && (spec.split != SplitKMode::none || spec.slices != 1))) return std::nullopt;
+  if (!has_plain_slices(spec)) return std::nullopt;
   Choice choice{.spec = spec, .problem = problem, .rows_of_d = problem.m};
   GemmConfig& c = choice.config = spread_config(problem, spec);
   if (tap_blocks(c) > kMostOfAll) return std::nullopt;
   const Cut cut = cut_of(c, problem.conv, device);
   if (cut.strips == 0) return std::nullopt;
   c.direct.strips = cut.strips;
-  const uint32_t blocks = blocks_of(problem, c);
-  const int64_t tiles = tiles_of(cut, problem.conv);
-  if (tiles * blocks > INT32_MAX || spec.slices > tiles) return std::nullopt;
-  deal_tiles(choice, tiles * blocks, blocks, blocks * spec.slices);
-  reserve_slices(choice, blocks, spec.slices);
+  if (!deal_slices(choice, tiles_of(cut, problem.conv), blocks_of(problem, c))) return std::nullopt;
   return choice;
 }
 
@@ -169,14 +160,12 @@ DirectShape direct_spread_wgrad_shape(const Choice& choice) {
 
 double predict_direct_spread_wgrad_us(const Choice& choice, const DeviceInfo& device) {
   const GemmConfig& c = choice.config;
-  const ConvLayout& conv = choice.problem.conv;
   const double steps = double(c.tile.m) / 16 / c.warps.k, fills = ceil_div(tap_filled(c), kDirectThreads);
   const double beside = std::min(std::ceil(double(choice.blocks) / device.num_sms), double(ctas_of_sm(c)));
   const double tile = (steps * (c.warps.n > 1 ? kSharedUs : kStepUs) + fills * kFillUs) * (1 + kBeside * (beside - 1));
   const double waves = std::ceil(choice.blocks / (beside * device.num_sms));
   const double busy = waves * (kWaveUs + std::ceil(choice.tiles / choice.blocks) * tile);
-  const double bytes = double(image_pixels(conv)) * conv.channels * 2 + double(output_pixels(conv)) * conv.filters * 2;
-  const double memory = bytes / (device.memory_gb_per_s * 1e3 * kMemoryShare);
+  const double memory = gradient_bytes(choice.problem.conv) / (device.memory_gb_per_s * 1e3 * kMemoryShare);
   return kLaunchUs + slice_sums_us(choice) + std::max(busy, memory);
 }
 

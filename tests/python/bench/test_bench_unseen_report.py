@@ -72,7 +72,7 @@ def test_jobs_that_gpus_shared_are_one_result(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(unseen_report, "LEAST", 3)
     assert unseen_report.main([*files[:2], "--into", str(folders[2])]) == 0
     result = report.load(Path(files[2]))
-    left_out = [f"Left out, since only 2 shapes had a peer: {job}." for job in ("bf16 tn", "fp8 rows")]
+    left_out = [f"Left out, of which only 2 shapes were measured: {job}." for job in ("bf16 tn", "fp8 rows")]
     assert not result["rows"] and result["notes"] == ["Without somebody.", *left_out]
     unseen_report.write(folders[3], "test", MACHINE | {"torch": "2.99"}, ROWS, [])
     with pytest.raises(ValueError, match="one machine and its software"):
@@ -90,7 +90,7 @@ def test_a_job_is_the_newest_runs():
         assert unseen_report.jobs_of(whole["rows"]) == ["bf16 tn", "bf16 nn"]
         assert unseen_report.spread_of(whole["rows"], "bf16 tn").ratios == [2.0] * unseen_report.LEAST
         assert whole["notes"] == [
-            "Left out, since only 1 shapes had a peer: fp8 rows.",
+            "Left out, of which only 1 shapes were measured: fp8 rows.",
             "Measured before, at old (2026-11-01): bf16 nn.",
         ]
 
