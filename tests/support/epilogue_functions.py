@@ -239,6 +239,10 @@ def draw(random: Random, types: tuple[str, ...] = ("float32", "float16")) -> Dra
     return Drawn(f"def drawn({parameters}):\n    {body}\n", shapes, types)
 
 
+def values(rng: np.random.Generator, *shape: int) -> np.ndarray:
+    return rng.standard_normal(shape).astype(np.float32)
+
+
 def assert_close(got: Any, exact: Bounded, dtype: str, text: str) -> None:
     """`got`: float64 of what was stored as `dtype`."""
     with np.errstate(all="ignore"):
