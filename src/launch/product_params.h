@@ -16,6 +16,8 @@ inline void set_problem(const GemmConfig& c, const GemmProblem& p, GemmParams& p
   params.gates = gate_columns(p);
   params.batched_a = p.batch > 1 && p.a.stride_batch != 0;
   params.batched_b = p.batch > 1 && p.b.stride_batch != 0;
+  params.leaves_first =
+      leaves_first(c, uint32_t(p.m), uint32_t(p.n), p.batch > 1 && !params.batched_a, p.batch > 1 && !params.batched_b);
   params.scales_a = {nullptr, p.scale_a.stride_row, p.scale_a.stride_k, p.scale_a.stride_batch};
   params.scales_b = {nullptr, p.scale_b.stride_row, p.scale_b.stride_k, p.scale_b.stride_batch};
   if (has_weights(c)) {
@@ -51,6 +53,7 @@ inline void set_problem(const GemmConfig& c, const GemmProblem& p, GemmParams& p
 inline void set_arguments(const GemmConfig& c, const GemmArguments& x, GemmParams& params) {
   params.a.data = x.a;
   params.b.data = x.b;
+  if (x.a == x.b) params.leaves_first = {};  // X^T X: the other operand's tiles read it again
   params.scales_a.data = x.scale_a;
   params.scales_b.data = x.scale_b;
   params.weights.scales = x.weight_scale;

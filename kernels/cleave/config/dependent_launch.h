@@ -29,4 +29,13 @@ CLEAVE_HD constexpr bool waits_late(const GemmConfig& c) {
   return finds_tile_early(c) && (sharers(c) == 1 || loads_early(c));
 }
 
+/// Whether the lane that asks for TMA's loads makes the barriers of full stages itself, and asks for the first tile's
+/// blocks before the CTA's threads meet. Measured for single consumers, whose products are the shortest
+/// (docs/notes/2026-11-choice.md); the widest tile leaves no register for it. CTAs of a cluster load into each other's
+/// memory, which is theirs once they have met.
+CLEAVE_HD constexpr bool loads_before_meeting(const GemmConfig& c) {
+  return c.warps.consumers == 1 && c.tile.n <= 192 && waits_late(c) && cluster_size(c) == 1 &&
+         c.conv.kind == Conv::none && !has_weights(c) && c.across.ranks == 1;
+}
+
 }  // namespace cleave

@@ -2,6 +2,7 @@
 // __grid_constant__.
 #pragma once
 
+#include "cleave/config/cache_hints.h"
 #include "cleave/config/epilogue_params.h"
 #include "cleave/config/gate_columns.h"
 #include "cleave/config/gemm_config.h"
@@ -42,6 +43,7 @@ struct GemmParams {
   ScaleParams scales_a, scales_b;
   WeightParams weights;
   uint32_t batched_a = 0, batched_b = 0;  // sm90, streamed: 0 where the batch broadcasts, else 1
+  LeavesFirst leaves_first;               // sm90, but of groups
   Schedule schedule;
   GroupParams groups;
   ListParams list;  // operands.listed

@@ -160,17 +160,24 @@ CLEAVE_DEVICE void gemm_sm90(const Params<C>& p) {
   const uint32_t smem = keep_base<C>(ptx::shared_address(shared));
   CtaCoord<C> cta;
 
-  if (threadIdx.x == 0) {
+  if (threadIdx.x == 32) {
     if constexpr (has_map_a(C)) ptx::prefetch_tensor_map(&p.map_a);
     if constexpr (has_map_b(C)) ptx::prefetch_tensor_map(&p.map_b);
     if constexpr (has_map_d(C)) ptx::prefetch_tensor_map(&p.map_d);
+  }
+  if (threadIdx.x == 0) {
     for (uint32_t i = 0; i < C.tile.stages; ++i) {
-      ptx::mbarrier_init(smem + kPlan.barriers + i * 8, whole_lines ? 3 : kLoaders);
+      if constexpr (!loads_before_meeting(C))
+        ptx::mbarrier_init(smem + kPlan.barriers + i * 8, whole_lines ? 3 : kLoaders);
       ptx::mbarrier_init(smem + kPlan.barriers + (C.tile.stages + i) * 8, kReaders);
     }
     if constexpr (C.cluster.k > 1) ClusterReduce<C>{smem, cta.k_rank, cta.share_rank}.init();
     if constexpr (pairs_scales(C)) PairedReach<C>::init(smem);
     ptx::fence_mbarrier_init();
+  }
+  if constexpr (loads_before_meeting(C)) {
+    if (__shfl_sync(0xffffffffu, threadIdx.x, 0) == kFirst)
+      return produce_before_meeting<C>(p, cta, smem, kLoaders, [] { __syncthreads(); });
   }
   __syncthreads();
   if constexpr (cluster_size(C) > 1) ptx::cluster_meet();
@@ -181,8 +188,8 @@ CLEAVE_DEVICE void gemm_sm90(const Params<C>& p) {
     if constexpr (C.warps.consumers > 1) ptx::registers_decrease<producer_registers(C)>();
     if constexpr (C.conv.gather) {
       produce_together<C>(p, cta, smem);
-    } else if (asks_for_loads<C>(kFirst)) {
-      produce<C>(p, cta, smem);
+    } else if constexpr (!loads_before_meeting(C)) {
+      if (asks_for_loads<C>(kFirst)) produce<C>(p, cta, smem);
     }
     if constexpr (has_weights(C)) {
       if (asks_for_loads<C>(kFirst + 32)) produce_weights<WeightLoader<C>, C>(p, cta, smem);

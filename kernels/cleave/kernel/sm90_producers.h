@@ -1,4 +1,5 @@
-// The producers of gemm_sm90, which fill stages of shared memory: by TMA, or by threads where TMA cannot load.
+// The producers of gemm_sm90, which fill stages of shared memory: the TMA lane (tma_producer.h), another one for packed
+// weights, and threads where TMA cannot load.
 #pragma once
 
 #include "cleave/config/dependent_launch.h"
@@ -6,11 +7,10 @@
 #include "cleave/config/smem_plan.h"
 #include "cleave/config/threads.h"
 #include "cleave/conv_load/gather_loader.h"
-#include "cleave/conv_load/im2col_loader.h"
+#include "cleave/kernel/tma_producer.h"
 #include "cleave/mainloop/listed_rows_loader.h"
 #include "cleave/mainloop/narrow_loader.h"
 #include "cleave/mainloop/scale_loader.h"
-#include "cleave/mainloop/tma_loader.h"
 #include "cleave/memory/pipeline.h"
 #include "cleave/ptx/barrier.h"
 #include "cleave/ptx/copy_async.h"
@@ -21,80 +21,8 @@
 
 namespace cleave {
 
-template <GemmConfig C>
-using Loader = Either<C.conv.kind == Conv::none, MatrixLoader<C>, Im2colLoader<C>>;
-
-template <GemmConfig C>
-CLEAVE_DEVICE void wait_late() {
-  if constexpr (waits_late(C)) ptx::grid_dependency_wait();
-}
-
-/// Loads the first work tile's k blocks, as many as there are stages: static operands while the launch ahead still
-/// runs, the others once it has ended. Returns the number of k blocks.
-template <GemmConfig C>
-CLEAVE_DEVICE uint32_t load_around_wait(const Loader<C>& loader, const WorkTile& work, uint32_t smem) {
-  constexpr SmemPlan kPlan = smem_plan(C);
-  constexpr bool kA = C.operands.static_a, kB = C.operands.static_b;
-  const uint32_t blocks = min_of(work.k_count, C.tile.stages);
-  for (uint32_t i = 0; i < blocks; ++i) {
-    const uint32_t barrier = smem + kPlan.barriers + i * 8;
-    ptx::mbarrier_arrive_expect(barrier, tma_bytes<C>());
-    loader.template load<kA, kB>(work, work.k_block(i), smem + kPlan.a + i * kPlan.a_stage,
-                                 smem + kPlan.b + i * kPlan.b_stage, barrier);
-  }
-  ptx::grid_dependency_wait();
-  for (uint32_t i = 0; i < blocks; ++i) {
-    loader.template load<!kA, !kB>(work, work.k_block(i), smem + kPlan.a + i * kPlan.a_stage,
-                                   smem + kPlan.b + i * kPlan.b_stage, smem + kPlan.barriers + i * 8);
-  }
-  return blocks;
-}
-
-/// Asks for the k blocks of the CTA's work tiles, one after the other, each as soon as its stage has been handed back.
-template <GemmConfig C>
-CLEAVE_DEVICE void produce(const Params<C>& p, const CtaCoord<C>& cta, uint32_t smem) {
-  constexpr SmemPlan kPlan = smem_plan(C);
-  const uint32_t full = smem + kPlan.barriers, empty = full + C.tile.stages * 8;
-  Loader<C> loader(p, {cta.share_rank, cta.rank - cta.share_rank});
-  PipelineState<C.tile.stages> state;
-  const auto load_block = [&](const WorkTile& work, uint32_t i) {
-    ptx::mbarrier_wait(empty + state.stage * 8, state.parity ^ 1);
-    const uint32_t barrier = full + state.stage * 8;
-    ptx::mbarrier_arrive_expect(barrier, tma_bytes<C>());
-    loader.load(work, work.k_block(i), smem + kPlan.a + state.stage * kPlan.a_stage,
-                smem + kPlan.b + state.stage * kPlan.b_stage, barrier);
-    state.advance();
-  };
-  const auto load = [&](const WorkTile& work, uint32_t first) {
-    if constexpr (unrolls_loads<C>()) {
-      for (uint32_t i = first; i < work.k_count; ++i) load_block(work, i);
-    } else {
-      CLEAVE_NO_UNROLL
-      for (uint32_t i = first; i < work.k_count; ++i) load_block(work, i);
-    }
-  };
-  auto scheduler = cta.scheduler(p.schedule);
-  bool waits = waits_late(C);
-  for (WorkTile work; scheduler.next(work);) {
-    if constexpr (has_group_maps(C)) loader.find_maps(work, smem + kPlan.group_map);
-    loader.start(work, cta.first_row(work), cta.first_column(work));
-    uint32_t loaded = 0;
-    if constexpr (loads_early(C)) {
-      if (waits) loaded = load_around_wait<C>(loader, work, smem);
-      state.advance(loaded);
-    } else if (waits) {
-      ptx::grid_dependency_wait();
-    }
-    waits = false;
-    load(work, loaded);
-  }
-  // No earlier, or the next launch would take bandwidth from these loads (docs/notes/2026-11-choice.md). Over ranks
-  // later: what that launch would fill is what other kernels have while this one waits (split_k/across.h).
-  if constexpr (C.across.ranks == 1) ptx::launch_dependents();
-}
-
-/// The same for a packed weight, or its scales, each by a thread of its own, since computing addresses would hold up
-/// the TMA lane. A static weight does not wait for the launch ahead.
+/// As produce(), for a packed weight, or its scales, each by a thread of its own, since computing addresses would hold
+/// up the TMA lane. A static weight does not wait for the launch ahead.
 template <class Loader, GemmConfig C>
 CLEAVE_DEVICE void produce_weights(const Params<C>& p, const CtaCoord<C>& cta, uint32_t smem) {
   constexpr SmemPlan kPlan = smem_plan(C);
@@ -185,20 +113,6 @@ CLEAVE_DEVICE void produce_beside(const Params<C>& p, const CtaCoord<C>& cta, ui
       ptx::copy_async_arrive(full + state.stage * 8);
       state.advance();
     }
-  }
-}
-
-/// Whether this thread, of the warp whose first thread is `first`, issues its loads. With a single consumer, a k block
-/// is so small that issuing its loads takes longer than multiplying it. An elected lane issues them in a fifth of the
-/// clocks; other kernels gain nothing by it (docs/notes/2026-11-choice.md). With packed weights it is the other way
-/// round (docs/notes/2026-11-four-bit-weights.md).
-template <GemmConfig C>
-CLEAVE_DEVICE bool asks_for_loads(uint32_t first) {
-  constexpr bool kProduct = C.conv.kind == Conv::none && C.schedule.grouping == Grouping::none;
-  if constexpr (has_weights(C) ? C.warps.consumers > 1 : C.warps.consumers == 1 && kProduct) {
-    return __shfl_sync(0xffffffffu, threadIdx.x, 0) == first && ptx::elect_lane();
-  } else {
-    return threadIdx.x == first;
   }
 }
 

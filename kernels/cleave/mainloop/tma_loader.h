@@ -6,6 +6,7 @@
 // tensors arrive as zeros.
 #pragma once
 
+#include "cleave/config/cache_hints.h"
 #include "cleave/config/clusters.h"
 #include "cleave/config/gemm_params.h"
 #include "cleave/config/loads.h"
@@ -140,28 +141,18 @@ class MatrixLoader {
   }
 
  private:
-  /// What one tile alone reads, weights of a small batch say, is the first to leave L2: the room is for
-  /// what others read, and for partial tiles on their way. So it is with two readers, if they read
-  /// together, as slices do, and nothing that is read more often drives the lines out between them.
   CLEAVE_DEVICE void choose_hints(const WorkTile& work) {
-    constexpr uint32_t kRows = C.tile.m * C.cluster.multicast_m;
-    constexpr uint32_t kColumns = output_columns(C) * C.cluster.multicast_n;
-    // Weight gradients have many tiles, and their walk leaves the producer no register.
-    if constexpr (C.schedule.grouping == Grouping::k) return;
-    const uint32_t in_group = work.range.end - work.range.begin;
-    const uint32_t rows = C.schedule.grouping == Grouping::m ? in_group : p_.size.m;
-    const uint32_t columns = C.schedule.grouping == Grouping::n ? in_group : p_.size.n;
-    const bool two = is_sliced(C.schedule.split) && rows <= 2 * kRows && columns <= 2 * kColumns;
-    // What a batch broadcasts, its other entries read again; and X in X^T X, the other operand's
-    // tiles.
-    const bool batch =
-        C.schedule.grouping == Grouping::none && p_.schedule.tiles > p_.schedule.raster.per_batch.divisor;
-    const bool same = p_.a.data == p_.b.data;
-    const auto hint = [&](bool leaves, uint32_t batched) {
-      return leaves && !same && (!batch || batched) ? ptx::CacheHint::evict_first : ptx::CacheHint::normal;
-    };
-    hint_a_ = hint(two || columns <= kColumns, p_.batched_a);
-    hint_b_ = hint(two || rows <= kRows, p_.batched_b);
+    LeavesFirst first;
+    if constexpr (C.schedule.grouping == Grouping::none) {
+      first = p_.leaves_first;
+    } else if constexpr (C.schedule.grouping != Grouping::k) {
+      // Weight gradients have many tiles, and their walk leaves the producer no register.
+      const uint32_t in_group = work.range.end - work.range.begin;
+      const bool of_rows = C.schedule.grouping == Grouping::m;
+      first = leaves_first(C, of_rows ? in_group : p_.size.m, of_rows ? p_.size.n : in_group);
+    }
+    hint_a_ = first.a ? ptx::CacheHint::evict_first : ptx::CacheHint::normal;
+    hint_b_ = first.b ? ptx::CacheHint::evict_first : ptx::CacheHint::normal;
   }
 
   const GemmParams& p_;

@@ -39,7 +39,7 @@ struct Raster {
     uint32_t in_batch = 0, band = 0, in_band = 0, down = 0, across = 0;
     per_batch.divmod(tile, batch, in_batch);
     per_band.divmod(in_batch, band, in_band);
-    (band < full_bands ? width : last_width).divmod(in_band, down, across);
+    width_of(band).divmod(in_band, down, across);
     place(band, across, down, m, n);
   }
 
@@ -49,11 +49,21 @@ struct Raster {
     const uint32_t of_band = width.divisor * rows;
     const uint32_t band = tile / of_band;
     uint32_t down = 0, across = 0;
-    (band < full_bands ? width : last_width).divmod(tile - band * of_band, down, across);
+    width_of(band).divmod(tile - band * of_band, down, across);
     place(band, across, down, m, n);
   }
 
  private:
+  /// Both are read, then one is taken: an address that `band` decides could be read only once that is known.
+  CLEAVE_HD constexpr FastDivmod width_of(uint32_t band) const {
+    FastDivmod of = width;
+    const bool last = band >= full_bands;
+    of.divisor = last ? last_width.divisor : width.divisor;
+    of.multiplier = last ? last_width.multiplier : width.multiplier;
+    of.shift = last ? last_width.shift : width.shift;
+    return of;
+  }
+
   CLEAVE_HD constexpr void place(uint32_t band, uint32_t across, uint32_t down, uint32_t& m, uint32_t& n) const {
     across += band * width.divisor;
     m = bands_along_m ? across : down;

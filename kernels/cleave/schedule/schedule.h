@@ -169,6 +169,7 @@ class TileFinder {
 template <SplitKMode Mode, Grouping G = Grouping::none, bool InTurn = false>
 class TileScheduler {
   static constexpr bool kCutsTail = Mode == SplitKMode::stream_k && (G == Grouping::m || G == Grouping::n);
+  static constexpr bool kSlices = is_sliced(Mode) || InTurn;
 
  public:
   /// `rank`: which of the cluster's slices this CTA takes. `table`: of the groups or classes, if
@@ -204,7 +205,7 @@ class TileScheduler {
     if constexpr (Mode == SplitKMode::stream_k) {
       if (position_ < end_) return next_stream(work);
     }
-    if (next_ >= tiles() * s_.clusters_per_tile) return false;
+    if (next_ >= units()) return false;
     uint32_t tile = next_;
     work.slice = 0;
     work.parts = 1;
@@ -224,9 +225,15 @@ class TileScheduler {
       next_ += clusters_;
     }
     finder_.find(tile, work);
-    work.k_first = work.slice;
-    work.k_step = s_.slices;
-    work.k_count = s_.slice_partition.count(work.slice);
+    if constexpr (kSlices) {
+      work.k_first = work.slice;
+      work.k_step = s_.slices;
+      work.k_count = s_.slice_partition.count(work.slice);
+    } else {
+      work.k_first = 0;
+      work.k_step = 1;
+      work.k_count = s_.k_blocks;
+    }
     if constexpr (G == Grouping::k) {
       const uint32_t k_blocks = finder_.table().steps(work.batch);
       work.k_count = Mode == SplitKMode::none ? k_blocks : EvenPartition(k_blocks, s_.slices).count(work.slice);
@@ -240,7 +247,7 @@ class TileScheduler {
   /// Whether `next` would return false.
   CLEAVE_HD constexpr bool finished() const {
     if constexpr (kCutsTail) return next_ >= whole_tiles_ + (grouped_tiles_ - whole_tiles_) * tail_parts_;
-    return (Mode != SplitKMode::stream_k || position_ >= end_) && next_ >= tiles() * s_.clusters_per_tile;
+    return (Mode != SplitKMode::stream_k || position_ >= end_) && next_ >= units();
   }
 
  private:
@@ -303,6 +310,8 @@ class TileScheduler {
   CLEAVE_HD constexpr uint32_t tiles() const {
     return G == Grouping::m || G == Grouping::n ? grouped_tiles_ : s_.tiles;
   }
+  /// Whole tiles, or slices' work tiles.
+  CLEAVE_HD constexpr uint32_t units() const { return is_sliced(Mode) ? tiles() * s_.clusters_per_tile : tiles(); }
   CLEAVE_HD constexpr EvenPartition partition() const {
     return G == Grouping::none || G == Grouping::classes ? s_.stream_partition : grouped_partition_;
   }
