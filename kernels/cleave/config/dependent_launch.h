@@ -34,7 +34,7 @@ CLEAVE_HD constexpr bool waits_late(const GemmConfig& c) {
 /// (docs/notes/2026-11-choice.md); the widest tile leaves no register for it. CTAs of a cluster load into each other's
 /// memory, which is theirs once they have met.
 CLEAVE_HD constexpr bool loads_before_meeting(const GemmConfig& c) {
-  return c.warps.consumers == 1 && c.tile.n <= 192 && waits_late(c) && cluster_size(c) == 1 &&
+  return c.warps.consumers == 1 && c.tile.n <= 192 && waits_late(c) && !loads_early(c) && cluster_size(c) == 1 &&
          c.conv.kind == Conv::none && !has_weights(c) && c.across.ranks == 1;
 }
 

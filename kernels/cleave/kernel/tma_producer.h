@@ -47,11 +47,11 @@ struct TmaProducer {
     return true;
   }
 
-  /// The first work tile's k blocks, as many as there are stages: static operands while the launch ahead still runs,
-  /// the others once it has ended. Returns the number of k blocks.
-  CLEAVE_DEVICE uint32_t load_around_wait(const WorkTile& work) {
+  /// The first work tile's k blocks, `most` of them: static operands while the launch ahead still runs, the others once
+  /// it has ended. Returns the number of k blocks.
+  CLEAVE_DEVICE uint32_t load_around_wait(const WorkTile& work, uint32_t most) {
     constexpr bool kA = C.operands.static_a, kB = C.operands.static_b;
-    const uint32_t blocks = min_of(work.k_count, C.tile.stages);
+    const uint32_t blocks = min_of(work.k_count, most);
     for (uint32_t i = 0; i < blocks; ++i) {
       ptx::mbarrier_arrive_expect(full + i * 8, tma_bytes<C>());
       load_to<kA, kB>(work, i, i);
@@ -107,7 +107,7 @@ CLEAVE_DEVICE void produce(const Params<C>& p, const CtaCoord<C>& cta, uint32_t 
   for (WorkTile work; producer.next(work);) {
     uint32_t loaded = 0;
     if constexpr (loads_early(C)) {
-      if (waits) loaded = producer.load_around_wait(work);
+      if (waits) loaded = producer.load_around_wait(work, C.tile.stages);
     } else if (waits) {
       ptx::grid_dependency_wait();
     }
@@ -118,7 +118,7 @@ CLEAVE_DEVICE void produce(const Params<C>& p, const CtaCoord<C>& cta, uint32_t 
 }
 
 /// The same by a whole warp, of which a lane begins before the CTA's threads `meet`: it makes the barriers of full
-/// stages, to which `loaders` arrive, and asks for the first tile's blocks.
+/// stages, to which `loaders` arrive, and asks for the first blocks. Few of them: who copies scales waits to begin.
 template <GemmConfig C, class Meet>
 CLEAVE_DEVICE void produce_before_meeting(const Params<C>& p, const CtaCoord<C>& cta, uint32_t smem, uint32_t loaders,
                                           const Meet& meet) {
@@ -126,12 +126,13 @@ CLEAVE_DEVICE void produce_before_meeting(const Params<C>& p, const CtaCoord<C>&
   WorkTile work;
   uint32_t loaded = 0;
   bool more = false;
+  constexpr uint32_t kBefore = min_of(copies_beside(C) ? 1u : 4u, C.tile.stages);
   if (ptx::elect_lane()) {
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < C.tile.stages; ++i) ptx::mbarrier_init(producer.full + i * 8, loaders);
     ptx::fence_mbarrier_init();
     more = producer.next(work);
-    if (more) loaded = producer.load_around_wait(work);
+    if (more) loaded = producer.load_around_wait(work, kBefore);
   }
   __syncwarp();
   meet();
