@@ -91,7 +91,7 @@ class ProductPrediction {
     ProductTime t{on_chip_us(), l2_us(), memory_us(), power_us(), epilogues_us(), reduction_us(), 0};
     const double n = q_.norm;
     const double bounds = std::pow(t.on_chip, n) + std::pow(t.l2, n) + std::pow(t.memory, n) + std::pow(t.power, n);
-    t.us = q_.launch + start_of_warpgroups_us(c_) + std::pow(bounds, 1 / n) + t.epilogues + t.reduction;
+    t.us = q_.launch + beside_weights_us(c_) + std::pow(bounds, 1 / n) + t.epilogues + t.reduction;
     return t;
   }
 

@@ -13,6 +13,8 @@ constexpr double kAlone = 1.6;               // times more where no other warpgr
 constexpr double kOfFour = 0.86;             // and less where four do
 constexpr double kMultiplied = 0.35;         // of the multiplication that nothing hides
 constexpr double kStartOfFourUs = 0.7;       // until as many have begun, and are done
+// Beside what slices cost other kernels: those that meet through memory, and for each pair of a cluster's.
+constexpr double kMeetingUs = 0.9, kPairUs = 0.1;
 
 /// Whether an instruction multiplies the columns of one group, half of its own (weights/mainloop.h).
 bool multiplies_twice(const GemmConfig& c) {
@@ -46,8 +48,11 @@ double with_dequantising(const GemmConfig& c, double multiply) {
   return std::max(multiplied, make + kMultiplied * multiplied);
 }
 
-double start_of_warpgroups_us(const GemmConfig& c) {
-  return c.warps.consumers == 4 ? kStartOfFourUs : 0;
+double beside_weights_us(const GemmConfig& c) {
+  const double start = c.warps.consumers == 4 ? kStartOfFourUs : 0;
+  if (!has_weights(c) || c.schedule.split == SplitKMode::none) return start;
+  const double pairs = c.cluster.k * (c.cluster.k - 1) / 2.0;
+  return start + pairs * kPairUs + (c.schedule.split == SplitKMode::cluster ? 0 : kMeetingUs);
 }
 
 }  // namespace cleave

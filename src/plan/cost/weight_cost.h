@@ -12,7 +12,7 @@ double stored_share_of_a(const GemmConfig& config);
 /// elements, too.
 double with_dequantising(const GemmConfig& config, double multiply);
 
-/// What a launch takes longer than those of up to three warpgroups that multiply.
-double start_of_warpgroups_us(const GemmConfig& config);
+/// What a launch takes besides: with more than three warpgroups that multiply, or slices that meet in memory.
+double beside_weights_us(const GemmConfig& config);
 
 }  // namespace cleave
