@@ -13,7 +13,8 @@
 #include "emit/operation.h"
 #include "jit/compiler.h"
 #include "jit/source.h"
-#include "plan/plans/reductions.h"
+#include "launch/reductions.h"
+#include "plan/plans/reduce_kernel.h"
 #include "problem/problem.h"
 
 namespace cleave {

@@ -8,7 +8,7 @@
 #include "cleave/schedule/groups.h"
 #include "emit/parts.h"
 #include "jit/source.h"
-#include "plan/plans/reductions.h"
+#include "plan/plans/reduce_kernel.h"
 #include "problem/problem.h"
 
 namespace cleave {

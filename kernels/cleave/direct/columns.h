@@ -12,6 +12,7 @@
 #include "cleave/config/direct_columns.h"
 #include "cleave/config/gemm_params.h"
 #include "cleave/conv/direct_conv.h"
+#include "cleave/direct/column_share.h"
 #include "cleave/direct/pixel_filters.h"
 #include "cleave/epilogue/store_pixel.h"
 #include "cleave/memory/channel_vector.h"
@@ -55,15 +56,9 @@ class DirectColumns {
       }
     }
     const PixelStore<C> store(p_, channel_);
-    uint32_t next = slice * p_.shape.steps;
-    const uint32_t end = min_of(next + p_.shape.steps, p_.shape.tiles);
-    while (next < end) {
-      uint32_t column = 0, cell = 0;
-      p_.shape.rows.divmod(next, column, cell);
-      const uint32_t cells = min_of(p_.shape.rows.divisor - cell, end - next);
+    walk_columns(p_.shape, slice, [&](uint32_t column, uint32_t cell, uint32_t cells) {
       go_down(column * kPlaces + place, cell, cells, store);
-      next += cells;
-    }
+    });
   }
 
  private:

@@ -14,6 +14,7 @@
 #include "cleave/config/direct_columns.h"
 #include "cleave/config/gemm_params.h"
 #include "cleave/conv/direct_conv.h"
+#include "cleave/direct/column_share.h"
 #include "cleave/direct/wgrad_sums.h"
 #include "cleave/memory/channel_vector.h"
 #include "cleave/ptx/load_global.h"
@@ -45,15 +46,9 @@ class DirectColumnsWgrad {
     channel_ = block * C.tile.n + threadIdx.x % kLanes * kVector;
     TapSums sums = {};
     if (place < kPlaces && channel_ < p_.shape.channels) {
-      uint32_t next = slice * p_.shape.steps;
-      const uint32_t end = min_of(next + p_.shape.steps, p_.shape.tiles);
-      while (next < end) {
-        uint32_t column = 0, cell = 0;
-        p_.shape.rows.divmod(next, column, cell);
-        const uint32_t cells = min_of(p_.shape.rows.divisor - cell, end - next);
+      walk_columns(p_.shape, slice, [&](uint32_t column, uint32_t cell, uint32_t cells) {
         go_down(column * kPlaces + place, cell, cells, sums);
-        next += cells;
-      }
+      });
     }
     WgradSums<C>(p_, shared_).finish(sums, block, slice);
   }

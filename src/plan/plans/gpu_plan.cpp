@@ -89,7 +89,7 @@ class GpuPlan final : public ChosenPlan {
     if (choice_.blocks == 0 && reductions_ == nullptr) return;
     const ContextGuard context(problem_.device);
     const RelaxedCapture relaxed;  // another thread may be capturing
-    if (reductions_ != nullptr) reductions_->kernel(static_cast<CUstream>(stream));
+    if (reductions_ != nullptr) reductions_->kernel().prepare(static_cast<CUstream>(stream));
     if (choice_.blocks == 0) return;
     make_ready(static_cast<CUstream>(stream));
     if (quantization_ != nullptr) quantization_->prepare(stream);
@@ -104,7 +104,7 @@ class GpuPlan final : public ChosenPlan {
   std::string kernel_name() const override { return to_string(choice_.spec); }
   std::vector<std::string> kernel_sources() const override {
     std::vector<std::string> sources{gemm_source(choice_.config)};
-    if (reductions_ != nullptr) sources.push_back(reductions_->source());
+    if (reductions_ != nullptr) sources.push_back(reductions_->kernel().source());
     if (quantization_ != nullptr) sources.push_back(quantization_->kernel_source());
     return sources;
   }

@@ -4,15 +4,9 @@
 
 #include "launch/reductions.h"
 #include "plan/choice/choice.h"
-#include "runtime/lazy_kernel.h"
+#include "plan/plans/reduce_kernel.h"
 
 namespace cleave {
-
-/// The name of the second kernel's entry point.
-inline constexpr const char* reduce_entry = "cleave_reduce";
-
-/// What NVRTC compiles.
-std::string reduce_source(const ReduceConfig& config);
 
 /// The partial results that a choice leaves: none, if its function does not reduce D.
 Joins joins_of(const Choice& choice);
@@ -28,16 +22,11 @@ class Reductions {
   /// Enqueues the second kernel, after the product's. `partials`: as given to `joins().point`.
   void launch(const void* partials, const GemmArguments& arguments, CUstream stream) const;
 
-  /// Compiles and loads it.
-  const Kernel& kernel(CUstream stream) const;
-  std::string source() const { return reduce_source(config_); }
+  const ReduceKernel& kernel() const { return kernel_; }
 
  private:
-  int device_;
-  ReduceConfig config_;
   Joins joins_;
-  LaunchShape shape_;
-  LazyKernel kernel_;
+  ReduceKernel kernel_;
 };
 
 }  // namespace cleave

@@ -10,7 +10,7 @@
 #include "launch/conv_grid.h"
 #include "launch/reductions.h"
 #include "plan/plans/delegating_plan.h"
-#include "plan/plans/reductions.h"
+#include "plan/plans/reduce_kernel.h"
 #include "problem/arguments.h"
 #include "problem/problem.h"
 #include "process/host_bytes.h"
@@ -73,23 +73,23 @@ PartialResults elements_of(const GemmProblem& p, uint32_t output) {
 class StagedPlan final : public DelegatingPlan {
  public:
   StagedPlan(const GemmProblem& problem, std::shared_ptr<const ChosenPlan> product)
-      : DelegatingPlan(std::move(product)), problem_(problem), config_(reduce_config(shown().choice().config)) {
+      : DelegatingPlan(std::move(product)),
+        problem_(problem),
+        kernel_(reduce_config(shown().choice().config), problem.device) {
     params_.groups = group_params(problem);
-    uint32_t blocks = 0;
     for (uint32_t i = 0; i < outputs_beside_d(problem); ++i) {
       if (!is_reduced(problem, i)) continue;
       const PartialResults& x = params_.outputs[count_] = elements_of(problem, i);
       numbers_[count_++] = i;
-      blocks = std::max(blocks, x.line_blocks() * (x.joins_entries ? 1 : x.entries));
+      blocks_ = std::max(blocks_, x.line_blocks() * (x.joins_entries ? 1 : x.entries));
     }
-    shape_ = {.grid = {blocks, count_, 1}, .block = {kReduceThreads, 1, 1}, .programmatic = true};
   }
 
   void run(const GemmArguments& given, void* workspace, size_t workspace_bytes, void* stream) const override {
     check_arguments(problem_, given);
     const ContextGuard context(problem_.device);
     const auto cuda_stream = static_cast<CUstream>(stream);
-    const Kernel& kernel = find_kernel(cuda_stream);  // before the product is enqueued
+    kernel_.prepare(cuda_stream);  // before the product is enqueued
     const bool own = workspace != nullptr || workspace_bytes > 0;
     if (own) {
       check_workspace(workspace, workspace_bytes, workspace_size());
@@ -109,13 +109,13 @@ class StagedPlan final : public DelegatingPlan {
     params.groups.offsets = given.group_offsets;
     params.groups.sizes = given.group_sizes;
     product().run(arguments, own ? workspace : nullptr, own ? product().workspace_size() : 0, stream);
-    kernel.launch(shape_, cuda_stream, &params);
+    kernel_.launch(blocks_, count_, params, cuda_stream);
   }
 
   void prepare(void* stream) const override {
     const ContextGuard context(problem_.device);
     product().prepare(stream);
-    find_kernel(static_cast<CUstream>(stream));
+    kernel_.prepare(static_cast<CUstream>(stream));
     pooled_workspace(problem_.device, static_cast<CUstream>(stream), space_needed());
   }
 
@@ -126,7 +126,7 @@ class StagedPlan final : public DelegatingPlan {
   const GemmProblem& problem() const override { return problem_; }
   std::vector<std::string> kernel_sources() const override {
     std::vector<std::string> sources = product().kernel_sources();
-    sources.push_back(reduce_source(config_));
+    sources.push_back(kernel_.source());
     return sources;
   }
   std::string why() const override {
@@ -148,18 +148,10 @@ class StagedPlan final : public DelegatingPlan {
   }
   WorkspaceSize space_needed() const { return {product().counter_size(), partials() + staged_bytes(problem_)}; }
 
-  const Kernel& find_kernel(CUstream stream) const {
-    return kernel_.get(stream, [this] {
-      return KernelRequest{"reduce_partials", reduce_source(config_), reduce_entry, problem_.device};
-    });
-  }
-
   const GemmProblem problem_;
-  ReduceConfig config_;
+  const ReduceKernel kernel_;
   ReduceParams params_;
-  LaunchShape shape_;
-  uint32_t count_ = 0, numbers_[kMostEpilogueOutputs] = {};
-  LazyKernel kernel_;
+  uint32_t blocks_ = 0, count_ = 0, numbers_[kMostEpilogueOutputs] = {};
 };
 
 }  // namespace
