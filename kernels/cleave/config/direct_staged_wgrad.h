@@ -2,7 +2,6 @@
 // the images lies there.
 #pragma once
 
-#include "cleave/config/direct_columns.h"
 #include "cleave/config/direct_work.h"
 
 namespace cleave {
@@ -10,6 +9,24 @@ namespace cleave {
 /// Gathered lines that the taps of a line of outputs meet, or that lie before the next line's, if those are more.
 CLEAVE_HD constexpr uint32_t staged_reach(const GemmConfig& c) {
   return max_of((c.direct.height.taps - 1) * c.direct.height.dilation + 1, c.direct.height.stride);
+}
+
+/// Pixels of a gathered line: from a strip to its neighbour's, and that both meet. Strips beside each other share what
+/// lies between them; images' lines follow each other, each with its ends, if all of its `strips` are met.
+CLEAVE_HD constexpr uint32_t staged_step(const GemmConfig& c) {
+  return c.tile.m * c.direct.width.stride;
+}
+CLEAVE_HD constexpr uint32_t staged_shared(const GemmConfig& c) {
+  return gathered_span(Conv::wgrad, c.direct.width, c.tile.m).size() - staged_step(c);
+}
+CLEAVE_HD constexpr uint32_t staged_image_line(const GemmConfig& c, uint32_t strips) {
+  return strips * staged_step(c) + staged_shared(c);
+}
+
+/// So many a CTA's places meet, at most (`direct.pixels`).
+CLEAVE_HD constexpr uint32_t staged_line_pixels(const GemmConfig& c, uint32_t strips) {
+  const uint32_t places = direct_places(c), images = 1 + ceil_div(places - 1, strips);
+  return places * staged_step(c) + images * staged_shared(c);
 }
 
 /// Lines of pixels that there are places for, and of outputs' gradients.

@@ -23,8 +23,8 @@ class ColumnLines {
  public:
   CLEAVE_DEVICE ColumnLines(const Params<C>& p, uint32_t) : p_(p) {}
 
-  /// Of the thread's `place` and channels, by cells of the CTA's; before any of them is asked for.
-  CLEAVE_DEVICE void begin(uint32_t, uint32_t, uint32_t, uint32_t channel) { channel_ = channel; }
+  /// Those of the thread's `place` and channels, of the CTA's cells; before any of them is asked for.
+  CLEAVE_DEVICE void begin(uint32_t, uint32_t, uint32_t channel) { channel_ = channel; }
 
   /// Lines of a column of strips, from those of `cell` on.
   CLEAVE_DEVICE void begin_column(uint32_t image, uint32_t along, uint32_t cell) {

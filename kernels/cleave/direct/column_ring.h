@@ -6,6 +6,7 @@
 #include "cleave/config/direct_columns.h"
 #include "cleave/config/gemm_params.h"
 #include "cleave/conv/direct_conv.h"
+#include "cleave/direct/column_share.h"
 #include "cleave/memory/channel_vector.h"
 #include "cleave/ptx/copy_async.h"
 #include "cleave/ptx/shared.h"
@@ -25,11 +26,12 @@ class ColumnRing {
 
  public:
   CLEAVE_DEVICE ColumnRing(const Params<C>& p, uint32_t shared)
-      : p_(p), ring_(shared + threadIdx.x * kBytes), to_(ring_), from_slot_(ring_) {}
+      : p_(p), ring_(shared + threadIdx.x * kBytes), to_(ring_), from_slot_(ring_), share_(p.shape, 0) {}
 
   /// The lines that come first set out.
-  CLEAVE_DEVICE void begin(uint32_t next, uint32_t end, uint32_t place, uint32_t channel) {
-    next_ = next, end_ = end, place_ = place, channel_ = channel;
+  CLEAVE_DEVICE void begin(uint32_t slice, uint32_t place, uint32_t channel) {
+    share_ = ColumnShare(p_.shape, slice);
+    place_ = place, channel_ = channel;
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < kAhead; ++i) send();
   }
@@ -43,14 +45,14 @@ class ColumnRing {
   CLEAVE_DEVICE void begin_line(uint32_t) {
     send();
     ptx::copy_async_wait<int(kAhead)>();
-    CLEAVE_UNROLL
-    for (uint32_t i = 0; i < kPixels; ++i)
-      ptx::load_shared<kBytes>(from_slot_ + i * kDirectThreads * kBytes, raw_[i].words);
+    line_ = from_slot_;
     from_slot_ = after(from_slot_);
   }
   CLEAVE_DEVICE void take(uint32_t i, float (&pixel)[kVector]) const {
+    RawVector<kBytes> raw;
+    ptx::load_shared<kBytes>(line_ + i * kDirectThreads * kBytes, raw.words);
     CLEAVE_UNROLL
-    for (uint32_t v = 0; v < kVector; ++v) pixel[v] = element_of<kType>(raw_[i], v);
+    for (uint32_t v = 0; v < kVector; ++v) pixel[v] = element_of<kType>(raw, v);
   }
 
  private:
@@ -61,7 +63,7 @@ class ColumnRing {
 
   /// The next line, if there is one.
   CLEAVE_DEVICE void send() {
-    if (left_ == 0 && next_ < end_) next_column();
+    if (left_ == 0 && share_.has_more()) next_column();
     if (left_ > 0) {
       const uint32_t there = is_inside(y_, p_.shape.gathered[0]) ? columns_ : 0;
       const auto apart = uint32_t(p_.a.stride * size_of(kType));
@@ -76,12 +78,10 @@ class ColumnRing {
     ptx::copy_async_commit();
   }
 
-  /// As DirectColumns walks from column to column.
+  /// As DirectColumns walks from column to column. Only of the last one are there places without a strip.
   CLEAVE_DEVICE void next_column() {
-    uint32_t column = 0, cell = 0;
-    p_.shape.rows.divmod(next_, column, cell);
-    const uint32_t cells = min_of(p_.shape.rows.divisor - cell, end_ - next_);
-    next_ += cells;
+    uint32_t column = 0, cell = 0, cells = 0;
+    share_.take(p_.shape, column, cell, cells);
     uint32_t image = 0, along = 0;
     p_.shape.columns.divmod(column * column_places(C) + place_, image, along);
     if (image >= p_.shape.images) return;
@@ -96,15 +96,15 @@ class ColumnRing {
   }
 
   const Params<C>& p_;
-  const uint32_t ring_;            // the thread's first pixel of the first slot
-  uint32_t to_, from_slot_;        // slots of the line that is sent next, and of the one that is multiplied next
-  uint32_t next_ = 0, end_ = 0;    // cells whose lines are to be sent after
-  uint32_t left_ = 0;              // so many of this column's,
-  int32_t y_ = 0;                  // this one first
-  const char* from_ = nullptr;     // which begins there
-  uint32_t columns_ = 0;           // which pixels of a line lie inside of it
+  const uint32_t ring_;         // the thread's first pixel of the first slot
+  uint32_t to_, from_slot_;     // slots of the line that is sent next, and of the one that is multiplied next
+  uint32_t line_ = 0;           // of the one that is multiplied now
+  ColumnShare share_;           // cells whose lines are to be sent after
+  uint32_t left_ = 0;           // so many of this column's,
+  int32_t y_ = 0;               // this one first
+  const char* from_ = nullptr;  // which begins there
+  uint32_t columns_ = 0;        // which pixels of a line lie inside of it
   uint32_t place_ = 0, channel_ = 0;
-  RawVector<kBytes> raw_[kPixels];
 };
 
 }  // namespace cleave

@@ -12,11 +12,13 @@
 #include "cleave/config/direct_columns.h"
 #include "cleave/config/gemm_params.h"
 #include "cleave/conv/direct_conv.h"
+#include "cleave/core/either.h"
+#include "cleave/direct/column_lines.h"
+#include "cleave/direct/column_ring.h"
 #include "cleave/direct/column_share.h"
 #include "cleave/direct/pixel_filters.h"
 #include "cleave/epilogue/store_pixel.h"
-#include "cleave/memory/channel_vector.h"
-#include "cleave/ptx/load_global.h"
+#include "cleave/ptx/barrier.h"
 
 namespace cleave {
 
@@ -25,7 +27,6 @@ class DirectColumns {
   static constexpr Conv kKind = C.conv.kind;
   static constexpr DType kType = C.operands.a;
   static constexpr uint32_t kVector = C.direct.vector, kStrip = C.tile.m, kGroup = C.direct.group;
-  static constexpr uint32_t kBytes = kVector * size_of(kType);
   static constexpr uint32_t kLanes = C.tile.n / kVector, kPlaces = column_places(C);
   static constexpr DirectAxis kDown = C.direct.height, kAcross = C.direct.width;
   static constexpr GatheredSpan kSpan = gathered_span(kKind, kAcross, kStrip), kReach = shift_span(kKind, kDown);
@@ -37,7 +38,8 @@ class DirectColumns {
   static_assert(C.tile.n % kVector == 0 && kVector % kGroup == 0 && kPlaces > 0 && kPixels <= 32);
 
  public:
-  CLEAVE_DEVICE DirectColumns(const Params<C>& p, float* shared) : p_(p), filters_(p, shared) {}
+  CLEAVE_DEVICE DirectColumns(const Params<C>& p, float* shared)
+      : p_(p), filters_(p, shared), lines_(p, ptx::shared_address(shared) + column_filter_bytes(C)) {}
 
   CLEAVE_DEVICE void run() {
     uint32_t slice = 0, block = 0;
@@ -45,9 +47,11 @@ class DirectColumns {
     const uint32_t place = threadIdx.x / kLanes;
     lane_ = threadIdx.x % kLanes * kVector;
     channel_ = block * C.tile.n + lane_;
+    const bool exists = place < kPlaces && channel_ < p_.shape.channels;
+    if (exists) lines_.begin(slice, place, channel_);
     filters_.load(block * C.tile.n);
     __syncthreads();
-    if (place >= kPlaces || channel_ >= p_.shape.channels) return;
+    if (!exists) return;
     if constexpr (kHolds) {
       CLEAVE_UNROLL
       for (uint32_t tap = 0; tap < kTaps; ++tap) {
@@ -62,7 +66,7 @@ class DirectColumns {
   }
 
  private:
-  using Line = RawVector<kBytes>[kPixels];  // what a strip meets of it
+  using Lines = Either<has_column_ring(C), ColumnRing<C>, ColumnLines<C>>;
   using CellSums = float[kCell][kStrip][kVector];
 
   /// Makes so many cells of a column of strips, from `cell` on.
@@ -204,8 +208,8 @@ class DirectColumns {
 
   const Params<C>& p_;
   PixelFilters<C> filters_;
+  Lines lines_;
   uint32_t lane_ = 0, channel_ = 0;
-  uint32_t columns_ = 0;  // which pixels of a line, of those that the strip meets, lie inside of it
   float held_[kHolds ? kTaps : 1][kGroup][kVector];
 };
 

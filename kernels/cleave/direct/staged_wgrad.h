@@ -29,7 +29,7 @@ class DirectStagedWgrad {
   static constexpr DirectAxis kAxis = C.direct.width, kDown = C.direct.height;
   static constexpr uint32_t kLanes = C.tile.n / kVector, kSlots = kLanes * kDown.taps, kPlaces = direct_places(C);
   static constexpr GatheredSpan kSpan = gathered_span(Conv::wgrad, kAxis, kStrip);
-  static constexpr uint32_t kPixels = kSpan.size(), kStep = kStrip * kAxis.stride, kShared = kPixels - kStep;
+  static constexpr uint32_t kPixels = kSpan.size(), kStep = staged_step(C);
   static constexpr uint32_t kAhead = C.tile.stages - 1, kReach = staged_reach(C);
   static constexpr uint32_t kPixelLines = staged_pixel_lines(C), kPixelLine = staged_pixel_bytes(C);
   static constexpr uint32_t kGradientLine = staged_gradient_bytes(C);
@@ -94,11 +94,10 @@ class DirectStagedWgrad {
     for (uint32_t i = 0; i < kAhead; ++i) send(pixels, gradients, y, sent++ < lines);
     uint32_t image = 0, along = 0;
     p_.shape.columns.divmod(column * kPlaces + place_, image, along);
-    const bool exists =
-        place_ < kPlaces && image < p_.shape.images && block_ * C.tile.n + lane_ < p_.shape.channels;
+    const bool exists = place_ < kPlaces && image < p_.shape.images && block_ * C.tile.n + lane_ < p_.shape.channels;
     const uint32_t made = min_of(kStrip, p_.shape.made[1] - along * kStrip);
-    const uint32_t begin = (image - first_image) * (p_.shape.columns.divisor * kStep + kShared) + along * kStep -
-                           first_along * kStep;
+    const uint32_t begin =
+        (image - first_image) * staged_image_line(C, p_.shape.columns.divisor) + along * kStep - first_along * kStep;
     const uint32_t own_pixels = pixels_ + begin * kPixelBytes + lane_ * size_of(kType);
     const uint32_t own_gradients = gradients_ + place_ * kStrip * kPixelBytes + lane_ * size_of(kType);
     uint32_t pixel_line = tap_line_ * kDown.dilation, gradient_line = 0;
@@ -169,10 +168,9 @@ class DirectStagedWgrad {
     }
   }
 
-  /// Strips beside each other share pixels; images follow each other, each with its ends.
   CLEAVE_DEVICE void find_pixels(uint32_t image, uint32_t along, int32_t y, Copies<kOwnPixels>& copies) const {
     const auto apart = uint32_t(p_.b.stride * size_of(kType));
-    const uint32_t length = p_.shape.columns.divisor * kStep + kShared;
+    const uint32_t length = staged_image_line(C, p_.shape.columns.divisor);
     const int32_t x0 = first_gathered(Conv::wgrad, kAxis, 0, p_.shape.pad[1]) + kSpan.first;
     copies.from = static_cast<const char*>(p_.b.data) + block_ * kPixelBytes +
                   pixel_number(int64_t(image), y, 0, p_.shape.gathered) * int64_t(apart);
@@ -183,9 +181,9 @@ class DirectStagedWgrad {
       const uint32_t beyond = at / length;
       const int32_t x = x0 + int32_t(at - beyond * length);
       const bool exists = image + beyond < p_.shape.images && is_inside(x, p_.shape.gathered[1]) && has(piece);
-      copies.at[i] = exists ? (beyond * p_.shape.gathered[0] * p_.shape.gathered[1] + uint32_t(x)) * apart +
-                                  piece % kPieces * 16
-                            : kNone;
+      copies.at[i] =
+          exists ? (beyond * p_.shape.gathered[0] * p_.shape.gathered[1] + uint32_t(x)) * apart + piece % kPieces * 16
+                 : kNone;
     }
   }
 
@@ -203,8 +201,8 @@ class DirectStagedWgrad {
       p_.shape.columns.divmod(column * kPlaces + pixel / kStrip, image, along);
       const uint32_t x = along * kStrip + pixel % kStrip;
       const bool exists = image < p_.shape.images && x < p_.shape.made[1] && has(piece);
-      copies.at[i] = exists ? ((image - first) * p_.shape.made[0] * p_.shape.made[1] + x) * apart + piece % kPieces * 16
-                            : kNone;
+      copies.at[i] =
+          exists ? ((image - first) * p_.shape.made[0] * p_.shape.made[1] + x) * apart + piece % kPieces * 16 : kNone;
     }
   }
 
