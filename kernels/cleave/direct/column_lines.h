@@ -43,7 +43,7 @@ class ColumnLines {
     for (uint32_t i = 0; i < kPixels; ++i) load(i);
   }
 
-  /// Of `all` cells, those that are done when the image ends, `done` being done. Others meet nothing any more.
+  /// How many of `all` cells are done when the image ends, if `done` are now. The others meet nothing any more.
   CLEAVE_DEVICE int32_t last_of_image(int32_t done, int32_t all) const {
     const int32_t lines = max_of(int32_t(p_.shape.gathered[0]) - y_, 0);
     return min_of(done + int32_t(ceil_div(uint32_t(lines), kLines)), all);

@@ -137,7 +137,7 @@ class DirectStagedWgrad {
     }
   }
 
-  /// Of a strip that its line's end cuts: pixels that no output meets may be infinite.
+  /// What a strip adds that its line's end cuts: pixels that no output meets may be infinite.
   CLEAVE_DEVICE void add_part(uint32_t from_a, uint32_t from_b, uint32_t made, TapSums& sums) const {
     CLEAVE_NO_UNROLL
     for (uint32_t j = 0; j < made; ++j) {

@@ -32,8 +32,8 @@ constexpr double kRingMemoryShare = 0.7;
 
 constexpr uint32_t kMostAhead = 8;
 constexpr uint32_t kLeastCopied = 4;  // bytes
-// Where rings won when they were measured: channels of a thread, of 16 bits, strips and lines that are made. Filters of
-// 5x5 had none, and lost 7 %; where 14 pixels and fewer make a line, they brought nothing.
+// Where rings won when they were measured: channels of a thread, of 16 bits, strips, and pixels along a line that is
+// made. Of 5x5, which took two channels, they cost 7 %, and with 14 pixels and fewer they brought nothing.
 constexpr uint32_t kRingVector = 4, kLeastRingStrip = 4, kLeastRingLine = 33;
 constexpr uint32_t kPixelsAhead = 12;  // of a thread, on their way
 

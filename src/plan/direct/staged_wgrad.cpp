@@ -20,7 +20,7 @@ constexpr uint32_t kMostRegisters = 96;  // of 128: sums, and a strip's gradient
 constexpr uint32_t kAhead = 2;           // with 1 it took as long
 constexpr uint32_t kCopied = 16;         // bytes at once
 
-// Fitted to 18 times of an H200 (docs/notes/2026-11-convolution.md).
+// Fitted to 30 times of an H200 (docs/notes/2026-11-convolution.md).
 constexpr double kLaunchUs = 3.5;
 constexpr double kFirstClocks = 2000;  // until a column's first lines are there
 constexpr double kLoadInstructions = 2.2, kLineInstructions = 150;
