@@ -19,6 +19,7 @@ constexpr uint32_t kMostStrip = 16, kMostAhead = 8;
 constexpr uint32_t kMostRegisters = 96;  // of 128: sums, and a strip's gradients and a pixel as float32
 constexpr uint32_t kAhead = 2;           // with 1 it took as long
 constexpr uint32_t kCopied = 16;         // bytes at once
+constexpr int32_t kMostDilation = 8;
 
 // Fitted to 30 times of an H200 (docs/notes/2026-11-convolution.md).
 constexpr double kLaunchUs = 3.5;
@@ -54,17 +55,17 @@ int64_t lines_of(const GemmProblem& p, const GemmConfig& c) {
 
 /// Whether 32 bits count the bytes of all images that a CTA's strips meet.
 bool are_near(const GemmProblem& p, const GemmConfig& c) {
-  const uint64_t images = 1 + ceil_div(direct_places(c) - 1, strips_of_line(p, c));
-  const auto bytes = [&](uint64_t lines, uint64_t pixels, int64_t stride) {
-    return images * lines * pixels * uint64_t(stride) * size_of(p.a.dtype);
+  const uint32_t images = 1 + ceil_div(direct_places(c) - 1, strips_of_line(p, c));
+  const auto are = [&](double lines, double pixels, int64_t stride) {
+    return images * lines * pixels * double(stride) * size_of(p.a.dtype) < UINT32_MAX;
   };
   const ConvAxis &down = p.conv.axes[1], &across = p.conv.axes[2];
-  return std::max(bytes(uint64_t(outputs(down)), uint64_t(outputs(across)), p.a.stride_col),
-                  bytes(uint64_t(down.size), uint64_t(across.size), p.b.stride_row)) < UINT32_MAX;
+  return are(double(outputs(down)), double(outputs(across)), p.a.stride_col) &&
+         are(down.size, across.size, p.b.stride_row);
 }
 
 bool is_served(const GemmProblem& p) {
-  if (!serves_tap_lines(p)) return false;
+  if (!serves_tap_lines(p) || !are_countable(p.conv, kMostGradientTaps, kMostDilation)) return false;
   const uint32_t piece = kCopied / size_of(p.a.dtype);
   return p.batch * p.conv.channels % piece == 0 && aligned_channels(p.a, p.a.stride_col) >= piece &&
          aligned_channels(p.b, p.b.stride_row) >= piece;

@@ -16,7 +16,6 @@ constexpr uint32_t kChannels = 32;  // of a CTA
 constexpr uint32_t kMostSums = 80;  // of a thread; and, so that two CTAs share an SM,
 constexpr uint32_t kManySums = 40;
 constexpr uint32_t kMostWords = 96;  // sums and what is loaded: registers
-constexpr uint32_t kMostTaps = 11;   // along an axis
 constexpr uint32_t kCtasOfSm = 2;    // in all
 
 // 0.8 to 1.2 of what an H200 took for 50 layers; lines of stride 2 in groups of 4 are a third below.
@@ -50,7 +49,7 @@ int64_t lines_of(const ConvLayout& conv) {
 
 bool serves_tap_lines(const GemmProblem& p) {
   for (const ConvAxis& axis : p.conv.axes)
-    if (uint32_t(axis.filter) > kMostTaps) return false;
+    if (uint32_t(axis.filter) > kMostGradientTaps) return false;
   return serves_narrow_gradients(p);
 }
 
