@@ -194,9 +194,10 @@ TEST(DirectColumns, SlicesOfGradientsHaveEachCellOnce) {
 TEST(DirectColumns, SpillsNothing) {
   std::set<std::string> sources;
   const auto add = [&](const GemmProblem& p) {
-    const auto spec = direct_columns_spec(p, h100());
+    const auto spec = direct_columns_spec(p, h100()), rings = direct_column_rings_spec(p, h100());
     ASSERT_TRUE(spec);
     sources.insert(gemm_source(make_choice(p, h100(), *spec)->config));
+    if (rings) sources.insert(gemm_source(make_choice(p, h100(), *rings)->config));
   };
   const auto add_cut = [&](const GemmProblem& p, const char* cut) {
     const auto choice = make_choice(p, h100(), *parse_spec(cut));

@@ -50,9 +50,12 @@ CLEAVE_HD constexpr uint32_t column_registers(const GemmConfig& c) {
     return column_sums(c) + column_words(c) + gradients + column_filters(c) + line;
   }
   const uint32_t multiplied = holds_filters(c) ? column_filters(c) : line;
-  // C, a function's values, and, beside filters from shared memory, steps of several lines: as the compiler said.
+  // C, a function's values, beside a ring those of its other outputs, and, beside filters from shared memory, steps of
+  // several lines: as the compiler said.
   const bool several = !holds_filters(c) && shift_step(c.conv.kind, c.direct.height) > 1;
-  const uint32_t beside = (c.epilogue.has_c ? 8 : 0) + (c.epilogue.function.given ? 8 : 0) + (several ? 8 : 0);
+  const FunctionConfig& f = c.epilogue.function;
+  const uint32_t function = !f.given ? 0 : has_column_ring(c) ? 8 * (1 + f.outputs) : 8;
+  const uint32_t beside = (c.epilogue.has_c ? 8 : 0) + function + (several ? 8 : 0);
   return column_sums(c) + column_words(c) + multiplied + c.direct.vector + beside;
 }
 
