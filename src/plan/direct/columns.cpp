@@ -33,7 +33,7 @@ constexpr double kRingMemoryShare = 0.7;
 constexpr uint32_t kMostAhead = 8;
 constexpr uint32_t kLeastCopied = 4;  // bytes
 // Where rings won when they were measured: channels of a thread, of 16 bits, strips, and pixels along a line that is
-// made. Of 5x5, which took two channels, they cost 7 %, and with 14 pixels and fewer they brought nothing.
+// made. Filters of 5x5, and two channels, took 7 % longer in rings; with 14 pixels and fewer those brought nothing.
 constexpr uint32_t kRingVector = 4, kLeastRingStrip = 4, kLeastRingLine = 33;
 constexpr uint32_t kPixelsAhead = 12;  // of a thread, on their way
 
