@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "cleave/config/direct_staged_wgrad.h"
 #include "cleave/config/smem_plan.h"
@@ -18,14 +19,15 @@ constexpr uint32_t kLeastTaps = 6;  // along a line
 constexpr uint32_t kMostStrip = 16, kMostAhead = 8;
 constexpr uint32_t kMostRegisters = 96;  // of 128: sums, and a strip's gradients and a pixel as float32
 constexpr uint32_t kAhead = 2;           // with 1 it took as long
+constexpr uint32_t kLeastCtas = 2;       // of an SM: alone, one issues too little
 constexpr uint32_t kCopied = 16;         // bytes at once
 constexpr int32_t kMostDilation = 8;
 
-// Fitted to 30 times of an H200 (docs/notes/2026-11-convolution.md).
-constexpr double kLaunchUs = 3.5;
-constexpr double kFirstClocks = 2000;  // until a column's first lines are there
-constexpr double kLoadInstructions = 2.2, kLineInstructions = 150;
-constexpr double kIssueShare = 0.8;
+// Fitted to 18 times of an H200, of which they are 10 % off (docs/notes/2026-11-convolution.md).
+constexpr double kLaunchUs = 3;
+constexpr double kLoadInstructions = 1.5, kLineInstructions = 200;
+constexpr double kIssueShare = 0.93;
+constexpr double kFirstBytesPerClock = 11.2;  // of an SM, while its CTAs wait for a column's first lines
 constexpr double kMemoryShare = 0.7;
 
 GemmConfig staged_config(const GemmProblem& p, const Spec& spec) {
@@ -92,33 +94,26 @@ bool is_cut(const GemmProblem& p, const DeviceInfo& device, const Spec& spec, Ge
   return smem_plan(c).bytes <= uint32_t(device.shared_memory_per_block);
 }
 
-/// The strip that wastes least of a line, the longest of those.
-uint32_t strip_of(const GemmProblem& p, const DeviceInfo& device, Spec spec) {
-  const auto length = uint32_t(outputs(p.conv.axes[2]));
-  uint32_t best = 0;
-  for (spec.tile_m = 1; spec.tile_m <= std::min(kMostStrip, length); ++spec.tile_m) {
-    GemmConfig c;
-    if (!is_cut(p, device, spec, c)) continue;
-    if (spec.tile_m <= 4 || round_up(length, spec.tile_m) <= round_up(length, best)) best = spec.tile_m;
-  }
-  return best;
-}
-
 }  // namespace
 
 std::optional<Spec> direct_staged_wgrad_spec(const GemmProblem& p, const DeviceInfo& device) {
-  const ConvLayout& conv = p.conv;
-  if (!is_served(p) || uint32_t(conv.axes[2].filter) < kLeastTaps) return std::nullopt;
-  // Others were not measured.
-  if (conv.axes[1].stride > 1 || conv.axes[2].stride > 1 || size_of(p.a.dtype) != 2) return std::nullopt;
-  const uint32_t channels = uint32_t(p.batch * conv.channels), blocks = ceil_div(channels, kChannels);
+  if (!is_served(p) || uint32_t(p.conv.axes[2].filter) < kLeastTaps) return std::nullopt;
+  const uint32_t channels = uint32_t(p.batch * p.conv.channels), blocks = ceil_div(channels, kChannels);
   const uint32_t n = round_up(ceil_div(channels, blocks), kCopied / size_of(p.a.dtype));
-  Spec spec{.family = KernelFamily::direct, .tile_n = n, .ahead = kAhead};
-  spec.tile_m = strip_of(p, device, spec);
-  GemmConfig c;
-  if (!is_cut(p, device, spec, c)) return std::nullopt;
-  cut_into_slices(p, lines_of(p, c), int64_t(device.num_sms) * ctas_of_sm(c) / blocks_of(p, c), spec);
-  return spec;
+  const auto longest = uint32_t(std::min<int64_t>(outputs(p.conv.axes[2]), kMostStrip));
+  std::optional<Spec> best;
+  double least = std::numeric_limits<double>::infinity();
+  for (uint32_t strip = 1; strip <= longest; ++strip) {
+    Spec spec{.family = KernelFamily::direct, .tile_m = strip, .tile_n = n, .ahead = kAhead};
+    GemmConfig c;
+    if (!is_cut(p, device, spec, c) || ctas_of_sm(c) < kLeastCtas) continue;
+    cut_into_slices(p, lines_of(p, c), int64_t(device.num_sms) * kLeastCtas / blocks_of(p, c), spec);
+    const auto choice = make_direct_staged_wgrad_choice(p, device, spec);
+    if (!choice) continue;
+    const double us = predict_direct_staged_wgrad_us(*choice, device);
+    if (us < least) best = spec, least = us;
+  }
+  return best;
 }
 
 std::optional<Choice> make_direct_staged_wgrad_choice(const GemmProblem& problem, const DeviceInfo& device,
@@ -159,14 +154,18 @@ double predict_direct_staged_wgrad_us(const Choice& choice, const DeviceInfo& de
   const ConvLayout& conv = choice.problem.conv;
   const DirectShape shape = direct_staged_wgrad_shape(choice);
   const double multiply_adds = double(c.tile.m) * direct_sums(c);
-  const double loads = (c.tile.m + pixels_of_strip(c)) * (c.direct.vector + kLoadInstructions);
+  const double conversions = size_of(c.operands.a) == 2 ? c.direct.vector : 0;
+  const double loads = (c.tile.m + pixels_of_strip(c)) * (conversions + kLoadInstructions);
   const double instructions = shape.steps * (multiply_adds + loads + kLineInstructions);
   const double of_sm = std::ceil(double(choice.blocks) / device.num_sms);
   const double begun = 1 + double(shape.steps - 1) / shape.rows.divisor;
-  const double clocks = of_sm * kDirectThreads / 32 * instructions / 4 / kIssueShare + begun * kFirstClocks;
+  const double first_lines = staged_reach(c) + (c.tile.stages - 2.0) * c.direct.height.stride;
+  const double first = begun * first_lines * staged_pixel_bytes(c) / kFirstBytesPerClock;
+  const double clocks = of_sm * (kDirectThreads / 32 * instructions / 4 / kIssueShare + first);
+  const double multiply = clocks / (device.clock_ghz * 1e3);
   const double elements = (double(output_pixels(conv)) + double(image_pixels(conv))) * shape.channels;
   const double memory = elements * size_of(c.operands.a) / (device.memory_gb_per_s * 1e3 * kMemoryShare);
-  return kLaunchUs + slice_sums_us(choice) + std::max(clocks / (device.clock_ghz * 1e3), memory);
+  return kLaunchUs + slice_sums_us(choice) + std::max(multiply, memory);
 }
 
 }  // namespace cleave
