@@ -161,7 +161,7 @@ def sm_busy(layer: Sequence[str]) -> float | None:
 
 
 def average(lines: Iterable[str]) -> float | None:
-    """Of SM_BUSY, in what ncu wrote: a line of names and one of units among others."""
+    """The mean of SM_BUSY in what ncu wrote: a line of names and one of units among others."""
     table = csv.DictReader(line for line in lines if line.startswith('"'))
     values = [row[SM_BUSY] for row in table if SM_BUSY in row]
     found = [float(value) for value in values if value and value[0].isdigit()]
