@@ -74,8 +74,8 @@ def groups_of(size: int, place: int) -> list[Any]:
 
 
 def upload(graph: torch.cuda.CUDAGraph, stream: torch.cuda.Stream) -> None:
-    """A graph's first launch would do it. That may allocate, for which the host may wait until kernels have ended: those
-    of ranks that wait for this one."""
+    """A graph's first launch would do it. That may allocate, for which the host may wait until kernels have ended:
+    those of ranks that wait for this one."""
     done = ctypes.CDLL("libcuda.so.1").cuGraphUpload(
         ctypes.c_void_p(graph.raw_cuda_graph_exec()), ctypes.c_void_p(stream.cuda_stream)
     )
