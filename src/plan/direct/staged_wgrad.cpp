@@ -14,9 +14,10 @@
 namespace cleave {
 namespace {
 
-constexpr uint32_t kChannels = 32;  // of a CTA: with 64 an H200 took 10 to 30 % longer
-constexpr uint32_t kLeastTaps = 6;  // along a line
-constexpr uint32_t kMostStrip = 16, kMostAhead = 8;
+constexpr uint32_t kChannels = 32;                    // of a CTA: with 64 an H200 took 10 to 30 % longer
+constexpr uint32_t kLeastTaps = 6;                    // along a line
+constexpr uint32_t kLeastStrip = 7, kMostStrip = 16;  // shorter ones were not measured, but in shorter lines
+constexpr uint32_t kMostAhead = 8;
 constexpr uint32_t kMostRegisters = 96;  // of 128: sums, and a strip's gradients and a pixel as float32
 constexpr uint32_t kAhead = 2;           // with 1 it took as long
 constexpr uint32_t kLeastCtas = 2;       // of an SM: alone, one issues too little
@@ -103,7 +104,7 @@ std::optional<Spec> direct_staged_wgrad_spec(const GemmProblem& p, const DeviceI
   const auto longest = uint32_t(std::min<int64_t>(outputs(p.conv.axes[2]), kMostStrip));
   std::optional<Spec> best;
   double least = std::numeric_limits<double>::infinity();
-  for (uint32_t strip = 1; strip <= longest; ++strip) {
+  for (uint32_t strip = std::min(kLeastStrip, longest); strip <= longest; ++strip) {
     Spec spec{.family = KernelFamily::direct, .tile_m = strip, .tile_n = n, .ahead = kAhead};
     GemmConfig c;
     if (!is_cut(p, device, spec, c) || ctas_of_sm(c) < kLeastCtas) continue;
