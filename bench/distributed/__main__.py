@@ -55,8 +55,8 @@ def main() -> None:
     began, rows = time.monotonic(), []
     for m in arguments.tokens:
         for name, operation, n, k in SHAPES:
-            if m % dist.get_world_size() and operation == "reduce_scatter":
-                continue  # NCCL's has as many rows on each rank
+            if m % dist.get_world_size() and operation != "all_reduce":
+                continue  # NCCL's have as many rows on each rank
             if arguments.match not in f"{operation} {name}":
                 continue
             if all_go_on(time.monotonic() - began < arguments.seconds):

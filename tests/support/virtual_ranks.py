@@ -12,6 +12,7 @@ often, for numbers drawn anew.
 
 from __future__ import annotations
 
+import ctypes
 import random
 import sys
 import threading
@@ -70,6 +71,15 @@ def groups_of(size: int, place: int) -> list[Any]:
     for thread in threads:
         thread.join()
     return made
+
+
+def upload(graph: torch.cuda.CUDAGraph, stream: torch.cuda.Stream) -> None:
+    """A graph's first launch would do it. That may allocate, for which the host may wait until kernels have ended:
+    those of ranks that wait for this one."""
+    done = ctypes.CDLL("libcuda.so.1").cuGraphUpload(
+        ctypes.c_void_p(graph.raw_cuda_graph_exec()), ctypes.c_void_p(stream.cuda_stream)
+    )
+    assert done == 0, done
 
 
 def in_rank_order(parts: torch.Tensor | list[torch.Tensor]) -> torch.Tensor:
@@ -234,7 +244,7 @@ class Ranks:
     def check(self, first: int, steps: list[Step]) -> None:
         torch.cuda.synchronize()
         for group in self.groups:
-            assert not group.problem(), group.problem()
+            assert not group.problem(), (first, group.problem())
         for at, made in self.made.items():
             inside = steps[at].kind == "inside"
             expected = in_rank_order(self.products[:, at]) if inside else quantised(list(self.parts[:, at]))
@@ -268,6 +278,8 @@ class Ranks:
             with torch.cuda.graph(graph, stream=self.streams[rank]):
                 for at, step in enumerate(steps):
                     self.take(rank, at, step)
+        for graph, stream in zip(graphs, self.streams, strict=True):
+            upload(graph, stream)
         for number in range(replays):
             self.parts.normal_()
             self.forget()

@@ -38,4 +38,9 @@ CLEAVE_HD constexpr bool loads_before_meeting(const GemmConfig& c) {
          c.conv.kind == Conv::none && !has_weights(c) && c.across.ranks == 1;
 }
 
+/// How many blocks at most. Threads that copy can only arrive for all of them at once.
+CLEAVE_HD constexpr uint32_t blocks_before_meeting(const GemmConfig& c) {
+  return min_of(4u, c.tile.stages);
+}
+
 }  // namespace cleave

@@ -175,9 +175,14 @@ CLEAVE_DEVICE void gemm_sm90(const Params<C>& p) {
     if constexpr (pairs_scales(C)) PairedReach<C>::init(smem);
     ptx::fence_mbarrier_init();
   }
+  constexpr uint32_t kFirstBeside = kFirst + 128 - threads_beside(C);
   if constexpr (loads_before_meeting(C)) {
-    if (__shfl_sync(0xffffffffu, threadIdx.x, 0) == kFirst)
-      return produce_before_meeting<C>(p, cta, smem, kLoaders, [] { __syncthreads(); });
+    constexpr auto kMeet = [] { __syncthreads(); };
+    const uint32_t first = __shfl_sync(0xffffffffu, threadIdx.x, 0);  // of the warp
+    if (first == kFirst) return produce_before_meeting<C>(p, cta, smem, kLoaders, kMeet);
+    if constexpr (copies_beside(C)) {
+      if (first >= kFirstBeside) return produce_beside<C>(p, cta, smem, kMeet);
+    }
   }
   __syncthreads();
   if constexpr (cluster_size(C) > 1) ptx::cluster_meet();
@@ -195,9 +200,8 @@ CLEAVE_DEVICE void gemm_sm90(const Params<C>& p) {
       if (asks_for_loads<C>(kFirst + 32)) produce_weights<WeightLoader<C>, C>(p, cta, smem);
       if (whole_lines && asks_for_loads<C>(kFirst + 64)) produce_weights<WeightLineLoader<C>, C>(p, cta, smem);
     }
-    if constexpr (copies_beside(C)) {
-      constexpr uint32_t kFirstBeside = kFirst + 128 - threads_beside(C);
-      if (!whole_lines && threadIdx.x >= kFirstBeside) produce_beside<C>(p, cta, smem);
+    if constexpr (copies_beside(C) && !loads_before_meeting(C)) {
+      if (!whole_lines && threadIdx.x >= kFirstBeside) produce_beside<C>(p, cta, smem, [] {});
     }
     if constexpr (C.cluster.k > 1 && kPlan.cluster_over_stages) {
       __syncwarp();

@@ -86,9 +86,10 @@ struct LoaderBeside<C> {
 };
 }  // namespace detail
 
-/// The same for what threads copy beside the TMA lane.
-template <GemmConfig C>
-CLEAVE_DEVICE void produce_beside(const Params<C>& p, const CtaCoord<C>& cta, uint32_t smem) {
+/// The same for what threads copy beside the TMA lane. Where that begins before the CTA's threads `meet`, so do they; to
+/// arrive, they wait until another warp has made the barriers.
+template <GemmConfig C, class Meet>
+CLEAVE_DEVICE void produce_beside(const Params<C>& p, const CtaCoord<C>& cta, uint32_t smem, const Meet& meet) {
   constexpr SmemPlan kPlan = smem_plan(C);
   constexpr uint32_t kAt = C.operands.copied_a ? kPlan.a : C.operands.copied_b ? kPlan.b : kPlan.scales;
   constexpr uint32_t kStage = C.operands.copied_a   ? kPlan.a_stage
@@ -98,21 +99,38 @@ CLEAVE_DEVICE void produce_beside(const Params<C>& p, const CtaCoord<C>& cta, ui
   PipelineState<C.tile.stages> state;
   constexpr uint32_t kOthers = 128 - threads_beside(C);  // of the warpgroup, before these
   typename detail::LoaderBeside<C>::type loader(p, threadIdx.x % 128 - kOthers);
+  const auto load = [&](uint32_t stage) {
+    if constexpr (C.operands.listed) {
+      loader.load(smem, stage);
+    } else {
+      loader.load(smem + kAt + stage * kStage);
+    }
+  };
   const Fragment<C> fragment(0);
   auto scheduler = cta.scheduler(p.schedule);
   wait_late<C>();
-  for (WorkTile work; scheduler.next(work);) {
-    loader.start(work, cta.tile(p, fragment, work));
-    for (uint32_t i = 0; i < work.k_count; ++i) {
+  WorkTile work;
+  bool more = scheduler.next(work);
+  uint32_t loaded = 0;
+  if constexpr (loads_before_meeting(C)) {
+    if (more) {
+      loader.start(work, cta.tile(p, fragment, work));
+      loaded = min_of(work.k_count, blocks_before_meeting(C));
+    }
+    for (uint32_t i = 0; i < loaded; ++i) load(i);
+    meet();
+    for (uint32_t i = 0; i < loaded; ++i) ptx::copy_async_arrive(full + i * 8);
+    state.advance(loaded);
+  }
+  for (; more; more = scheduler.next(work)) {
+    if (loaded == 0) loader.start(work, cta.tile(p, fragment, work));
+    for (uint32_t i = loaded; i < work.k_count; ++i) {
       ptx::mbarrier_wait(empty + state.stage * 8, state.parity ^ 1);
-      if constexpr (C.operands.listed) {
-        loader.load(smem, state.stage);
-      } else {
-        loader.load(smem + kAt + state.stage * kStage);
-      }
+      load(state.stage);
       ptx::copy_async_arrive(full + state.stage * 8);
       state.advance();
     }
+    loaded = 0;
   }
 }
 

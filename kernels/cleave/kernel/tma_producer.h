@@ -118,7 +118,7 @@ CLEAVE_DEVICE void produce(const Params<C>& p, const CtaCoord<C>& cta, uint32_t 
 }
 
 /// The same by a whole warp, of which a lane begins before the CTA's threads `meet`: it makes the barriers of full
-/// stages, to which `loaders` arrive, and asks for the first blocks. Few of them: who copies scales waits to begin.
+/// stages, to which `loaders` arrive, and asks for the first blocks.
 template <GemmConfig C, class Meet>
 CLEAVE_DEVICE void produce_before_meeting(const Params<C>& p, const CtaCoord<C>& cta, uint32_t smem, uint32_t loaders,
                                           const Meet& meet) {
@@ -126,13 +126,12 @@ CLEAVE_DEVICE void produce_before_meeting(const Params<C>& p, const CtaCoord<C>&
   WorkTile work;
   uint32_t loaded = 0;
   bool more = false;
-  constexpr uint32_t kBefore = min_of(copies_beside(C) ? 1u : 4u, C.tile.stages);
   if (ptx::elect_lane()) {
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < C.tile.stages; ++i) ptx::mbarrier_init(producer.full + i * 8, loaders);
     ptx::fence_mbarrier_init();
     more = producer.next(work);
-    if (more) loaded = producer.load_around_wait(work, kBefore);
+    if (more) loaded = producer.load_around_wait(work, blocks_before_meeting(C));
   }
   __syncwarp();
   meet();
