@@ -31,7 +31,7 @@ void narrow_groups(Collector& all) {
       for (const int32_t stride : {1, 2})
         add(kind, DType::bf16, DType::bf16, taps, stride, 1, taps == 3 ? activation : none);
     }
-    for (const int64_t group : {2, 4, 8}) add(kind, DType::f16, DType::f16, 3, 1, group);
+    for (const int64_t group : {1, 2, 4, 8}) add(kind, DType::f16, DType::f16, 3, 1, group);
     add(kind, DType::f32, DType::f32, 5, 2, 1);
     add(kind, DType::bf16, DType::f32, 3, 2, 4, activation);
     for (const int32_t stride : {1, 2}) add(kind, DType::bf16, DType::bf16, 3, stride, 1, function);

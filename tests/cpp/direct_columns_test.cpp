@@ -8,6 +8,7 @@
 
 #include "all_kernels/typical_problems.h"
 #include "cleave/config/direct_columns.h"
+#include "cleave/config/smem_plan.h"
 #include "cleave/epilogue.h"
 #include "cleave/names.h"
 #include "conv_choice.h"
@@ -42,8 +43,11 @@ std::vector<Choice> column_choices(const GemmProblem& p) {
   std::vector<Choice> found;
   for (const uint32_t vector : {8, 4, 2, 1}) {
     for (uint32_t strip = 1; strip <= 8; ++strip) {
-      const Spec spec{.family = KernelFamily::direct, .tile_m = strip, .tile_n = 6 * vector, .columns = vector};
-      if (const auto choice = make_choice(p, h100(), spec)) found.push_back(*choice);
+      for (const uint32_t ahead : {0, 1, 3}) {
+        const Spec spec{
+            .family = KernelFamily::direct, .tile_m = strip, .tile_n = 6 * vector, .columns = vector, .ahead = ahead};
+        if (const auto choice = make_choice(p, h100(), spec)) found.push_back(*choice);
+      }
     }
   }
   return found;
@@ -139,6 +143,26 @@ TEST(DirectColumns, AStepMeetsEachLineOfACellOnce) {
   }
 }
 
+/// What lies behind the filters: so many lines of what each thread's strip meets, aligned to what it copies at once.
+TEST(DirectColumns, RingsHaveRoomForTheirLines) {
+  size_t rings = 0;
+  for (const int32_t taps : {1, 3, 5}) {
+    for (const Choice& choice : column_choices(square(Conv::fprop, taps, 1))) {
+      const GemmConfig& c = choice.config;
+      const uint32_t pixels = c.tile.m + uint32_t(taps) - 1, copied = c.direct.vector * 2,
+                     filters = column_filter_bytes(c);
+      EXPECT_GE(filters, pixels_filter_bytes(c));
+      EXPECT_EQ(filters % 16, 0u);
+      EXPECT_EQ(has_column_ring(c), choice.spec.ahead > 0);
+      const uint32_t lines = choice.spec.ahead > 0 ? choice.spec.ahead + 1 : 0;
+      EXPECT_EQ(smem_plan(c).bytes, filters + lines * kDirectThreads * pixels * copied);
+      EXPECT_TRUE(choice.spec.ahead == 0 || copied >= 4);
+      rings += lines > 0;
+    }
+  }
+  EXPECT_GT(rings, 20u);
+}
+
 TEST(DirectColumns, SlicesOfGradientsHaveEachCellOnce) {
   for (const int64_t group : {1, 2, 4}) {
     for (const int32_t taps : {3, 5, 7}) {
@@ -170,11 +194,22 @@ TEST(DirectColumns, SlicesOfGradientsHaveEachCellOnce) {
 TEST(DirectColumns, SpillsNothing) {
   std::set<std::string> sources;
   const auto add = [&](const GemmProblem& p) {
-    const auto spec = direct_columns_spec(p, h100());
+    const auto spec = direct_columns_spec(p, h100()), rings = direct_column_rings_spec(p, h100());
     ASSERT_TRUE(spec);
     sources.insert(gemm_source(make_choice(p, h100(), *spec)->config));
+    if (rings) sources.insert(gemm_source(make_choice(p, h100(), *rings)->config));
+  };
+  const auto add_cut = [&](const GemmProblem& p, const char* cut) {
+    const auto choice = make_choice(p, h100(), *parse_spec(cut));
+    ASSERT_TRUE(choice) << cut;
+    sources.insert(gemm_source(choice->config));
   };
   for (const Conv kind : {Conv::fprop, Conv::dgrad}) {
+    for (const char* cut : {"direct 5x32 columns 4 ahead 1", "direct 4x32 columns 4 ahead 2"})
+      add_cut(square(kind, 3, 1), cut);
+    for (const char* cut : {"direct 2x32 columns 4 ahead 2", "direct 4x32 columns 2 ahead 2"})
+      add_cut(square(kind, 3, 2), cut);
+    add_cut(square(kind, 5, 1), "direct 4x32 columns 2 ahead 8");
     for (const int32_t taps : {3, 5, 7}) {
       for (const int32_t stride : {1, 2}) {
         GemmProblem p = square(kind, taps, stride);
@@ -185,13 +220,14 @@ TEST(DirectColumns, SpillsNothing) {
         p.epilogue = epilogue_of(Activation::gelu_erf);
         p.has_c = true;
         add(p);
+        if (taps == 3) add_cut(p, "direct 3x32 columns 4 ahead 3");
         add(typical::with_function(square(kind, taps, stride)));
       }
     }
     const ConvAxis axis{.size = 56, .filter = 3, .pad_begin = 1, .pad_end = 1};
     for (const int64_t group : {2, 4}) add(depthwise(kind, axis, axis, 96, group));
   }
-  EXPECT_GE(sources.size(), 24u);
+  EXPECT_GE(sources.size(), 36u);
   for (const char* arch : {"sm_80", "sm_90a"}) expect_no_spills(sources, arch, 128);
 }
 
@@ -213,23 +249,29 @@ TEST(DirectColumns, GradientsSpillNothing) {
 
 TEST(DirectColumns, CutsOfATunedFileMayBeAnything) {
   const GemmProblem p = square(Conv::fprop, 3, 1);
-  EXPECT_TRUE(serves(p, "direct 4x32 columns 4"));
+  for (const char* cut : {"direct 4x32 columns 4", "direct 4x32 columns 4 ahead 2", "direct 4x32 columns 2 ahead 8"})
+    EXPECT_TRUE(serves(p, cut)) << cut;
   for (const char* cut : {"direct 0x32 columns 4", "direct 9x32 columns 2", "direct 4x0 columns 4",
                           "direct 4x30 columns 4", "direct 4x4096 columns 4", "direct 4x32 columns 3",
-                          "direct 4x32 columns 16", "direct 4x32 columns 4 parallel 2", "sm90 128x64 columns 4"})
+                          "direct 4x32 columns 16", "direct 4x32 columns 4 parallel 2", "sm90 128x64 columns 4",
+                          "direct 4x32 columns 4 ahead 9", "direct 4x32 columns 1 ahead 2", "sm90 128x64 ahead 2"})
     EXPECT_FALSE(serves(p, cut)) << cut;
   EXPECT_FALSE(serves(square(Conv::dgrad, 3, 2), "direct 3x32 columns 2")) << "half a cell along the line";
   const GemmProblem back = square(Conv::wgrad, 3, 1);
   EXPECT_TRUE(serves(back, "direct 4x32 columns 2 parallel 2"));
-  for (const char* cut : {"direct 4x32 columns 2 serial 2", "direct 9x32 columns 1",
-                          "direct 4x32 columns 2 parallel 100000", "direct 4x4096 columns 2"})
+  for (const char* cut :
+       {"direct 4x32 columns 2 serial 2", "direct 9x32 columns 1", "direct 4x32 columns 2 parallel 100000",
+        "direct 4x4096 columns 2", "direct 4x32 columns 2 ahead 2"})
     EXPECT_FALSE(serves(back, cut)) << cut;
 }
 
 /// As chosen for an H200, whose times the models were fitted to.
-bool takes_columns(const GemmProblem& p) {
+Spec chosen(const GemmProblem& p) {
   static const DeviceInfo h200 = device_info(kPlanOnlyH200);
-  return cheapest(p, h200, Kernels::all).choice->spec.columns > 0;
+  return cheapest(p, h200, Kernels::all).choice->spec;
+}
+bool takes_columns(const GemmProblem& p) {
+  return chosen(p).columns > 0;
 }
 
 TEST(DirectColumns, AreChosenWhereTheyWereFaster) {
@@ -248,6 +290,21 @@ TEST(DirectColumns, AreChosenWhereTheyWereFaster) {
   }
   EXPECT_FALSE(takes_columns(layer(Conv::fprop, 64, 7, 1152, 5)));
   for (const Conv kind : {Conv::fprop, Conv::dgrad}) EXPECT_TRUE(takes_columns(layer(kind, 64, 14, 672, 5, 2)));
+}
+
+TEST(DirectColumns, AreInRingsWhereThoseWereFaster) {
+  const auto takes_ring = [](Conv kind, int64_t images, int32_t size, int64_t channels, int32_t taps,
+                             int32_t stride = 1) {
+    const ConvAxis axis{.size = size, .filter = taps, .stride = stride, .pad_begin = taps / 2, .pad_end = taps / 2};
+    return chosen(depthwise(kind, axis, axis, channels, 1, images)).ahead > 0;
+  };
+  EXPECT_TRUE(takes_ring(Conv::fprop, 40, 45, 576, 3));
+  EXPECT_TRUE(takes_ring(Conv::fprop, 24, 49, 480, 3));
+  EXPECT_TRUE(takes_ring(Conv::dgrad, 6, 47, 768, 3));
+  EXPECT_FALSE(takes_ring(Conv::fprop, 70, 45, 320, 5));
+  EXPECT_FALSE(takes_ring(Conv::fprop, 30, 56, 160, 3, 2));
+  EXPECT_FALSE(takes_ring(Conv::dgrad, 3, 14, 448, 3));
+  EXPECT_FALSE(takes_ring(Conv::fprop, 3, 7, 1024, 3));
 }
 
 TEST(DirectColumns, LeaveWhatReachesTooFar) {

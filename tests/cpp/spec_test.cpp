@@ -41,6 +41,7 @@ TEST(Spec, EveryOneComesBack) {
               .multicast_n = uint32_t(random.number(1, 2)),
               .split = random.pick(kSplits)};
     if (random.coin()) spec.columns = uint32_t(random.number(1, 8));
+    if (random.coin()) spec.ahead = uint32_t(random.number(1, 8));
     spec.in_turn = (spec.split == SplitKMode::none || spec.split == SplitKMode::parallel) && random.coin();
     if (spec.split != SplitKMode::none || spec.in_turn) spec.slices = uint32_t(random.number(1, 200));
     if (spec.split == SplitKMode::parallel) spec.cluster_k = uint32_t(random.number(1, 8));
@@ -51,7 +52,7 @@ TEST(Spec, EveryOneComesBack) {
 TEST(Spec, RefusesOtherWords) {
   for (const char* words : {"", "sm90", "sm90 128", "sm90 128y64", "sm91 128x64", "128x64 sm90", "sm90 128x64 gathers",
                             "sm90 128x64 in_turn", "sm90 128x64 side_by_side 2", "sm90 128x64 multicast",
-                            "sm90 128x64 parallel", "direct 4x64 columns", "sm90 128x64 clusters"})
+                            "sm90 128x64 parallel", "direct 4x64 columns", "direct 4x64 ahead", "sm90 128x64 clusters"})
     EXPECT_FALSE(parse_spec(words).has_value()) << words;
 }
 

@@ -39,6 +39,19 @@ CUTS = [
     "direct 6x8 columns 1",
     "direct 3x5 columns 1",
 ]
+CUTS += [
+    f"direct {cut} ahead {lines}"
+    for cut, lines in (
+        ("5x32 columns 4", 1),
+        ("4x64 columns 4", 2),
+        ("3x32 columns 4", 8),
+        ("2x16 columns 4", 3),
+        ("6x48 columns 2", 2),
+        ("4x10 columns 2", 5),
+        ("1x64 columns 8", 2),
+        ("6x5 columns 1", 2),
+    )
+]
 CUTS_OF_GRADIENTS = [
     f"direct {strip}x{channels} columns {vector}{split}"
     for strip, channels, vector in ((8, 32, 2), (4, 48, 2), (3, 32, 4), (4, 24, 1), (2, 5, 1))

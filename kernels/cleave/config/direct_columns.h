@@ -6,6 +6,7 @@
 // begins one.
 #pragma once
 
+#include "cleave/config/direct_pixels.h"
 #include "cleave/config/direct_shift.h"
 
 namespace cleave {
@@ -15,12 +16,20 @@ CLEAVE_HD constexpr uint32_t column_steps(const GemmConfig& c) {
   return ceil_div(shift_span(c.conv.kind, c.direct.height).size(), shift_step(c.conv.kind, c.direct.height));
 }
 
+/// Whether gathered lines are on their way to shared memory (direct/column_ring.h): all of `tile.stages` but one, which
+/// is multiplied. Otherwise one is on its way to registers.
+CLEAVE_HD constexpr bool has_column_ring(const GemmConfig& c) {
+  return c.tile.stages > 1;
+}
+
 /// Registers of a thread: sums; a line's gathered pixels on their way; filters. wgrad: outputs' gradients where others
 /// have sums, and sums where they have filters.
 CLEAVE_HD constexpr uint32_t column_sums(const GemmConfig& c) {
   return column_steps(c) * shift_cell(c.conv.kind, c.direct.height) * c.tile.m * c.direct.vector;
 }
 CLEAVE_HD constexpr uint32_t column_words(const GemmConfig& c) {
+  // One pixel of a ring at a time, and as the compiler said where strides or dilation make a step longer, another.
+  if (has_column_ring(c)) return c.direct.height.stride * c.direct.height.dilation > 1 ? c.direct.vector : 0;
   const uint32_t words = max_of(c.direct.vector * size_of(c.operands.a) / 4, 1u);
   return gathered_span(c.conv.kind, c.direct.width, c.tile.m).size() * words;
 }
@@ -41,10 +50,25 @@ CLEAVE_HD constexpr uint32_t column_registers(const GemmConfig& c) {
     return column_sums(c) + column_words(c) + gradients + column_filters(c) + line;
   }
   const uint32_t multiplied = holds_filters(c) ? column_filters(c) : line;
-  // C, a function's values, and, beside filters from shared memory, steps of several lines: as the compiler said.
+  // C, a function's values, beside a ring those of its other outputs, and, beside filters from shared memory, steps of
+  // several lines: as the compiler said.
   const bool several = !holds_filters(c) && shift_step(c.conv.kind, c.direct.height) > 1;
-  const uint32_t beside = (c.epilogue.has_c ? 8 : 0) + (c.epilogue.function.given ? 8 : 0) + (several ? 8 : 0);
+  const FunctionConfig& f = c.epilogue.function;
+  const uint32_t function = !f.given ? 0 : has_column_ring(c) ? 8 * (1 + f.outputs) : 8;
+  const uint32_t beside = (c.epilogue.has_c ? 8 : 0) + function + (several ? 8 : 0);
   return column_sums(c) + column_words(c) + multiplied + c.direct.vector + beside;
+}
+
+/// Filters, and lines behind them: what all threads' strips meet, each thread's beside its neighbours'.
+CLEAVE_HD constexpr uint32_t column_slot_bytes(const GemmConfig& c) {
+  const uint32_t pixels = gathered_span(c.conv.kind, c.direct.width, c.tile.m).size();
+  return pixels * kDirectThreads * c.direct.vector * size_of(c.operands.a);
+}
+CLEAVE_HD constexpr uint32_t column_filter_bytes(const GemmConfig& c) {
+  return round_up(pixels_filter_bytes(c), 16u);
+}
+CLEAVE_HD constexpr uint32_t columns_bytes(const GemmConfig& c) {
+  return column_filter_bytes(c) + (has_column_ring(c) ? c.tile.stages * column_slot_bytes(c) : 0);
 }
 
 /// wgrad: whether one of `count` outputs meets the pixel at distance `at` from the first that they meet.

@@ -115,8 +115,9 @@ struct ConvConfig {
 /// (config/direct_spread.h); shift: rows are pixels in shared memory, which taps shift (config/direct_shift.h); rows:
 /// of one tap, they are pixels in registers (config/direct_rows.h). columns: multiply-adds, line by line down the
 /// images (config/direct_columns.h). lines: weight gradients of few filters, by lines of pixels in registers
-/// (config/direct_lines.h).
-enum class DirectMethod : uint8_t { pixels, windows, spread, shift, rows, columns, lines };
+/// (config/direct_lines.h). staged: weight gradients by multiply-adds, from lines of pixels in shared memory
+/// (config/direct_staged_wgrad.h).
+enum class DirectMethod : uint8_t { pixels, windows, spread, shift, rows, columns, lines, staged };
 
 /// direct: a CTA makes tile.n channels; of a line, `strips` of tile.m pixels beside each other.
 struct DirectConfig {
@@ -124,7 +125,7 @@ struct DirectConfig {
   uint32_t vector = 1;  // channels of a thread; windows: of a pixel
   uint32_t group = 1;   // channels, and filters, of a group; shift: those that are made, and tile.k are gathered
   uint32_t strips = 1;
-  uint32_t pixels = 0;  // that shared memory has room for: shift, in a stage; pixels: all (direct_pixels.h), or none
+  uint32_t pixels = 0;  // that shared memory has room for: shift, in a stage; staged, of a line; pixels: all, or none
   DirectAxis height, width;
   DirectAxis depth;  // spread, windows, lines
 

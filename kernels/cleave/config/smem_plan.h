@@ -8,6 +8,7 @@
 #include "cleave/config/direct_shift.h"
 #include "cleave/config/direct_spread.h"
 #include "cleave/config/direct_spread_wgrad.h"
+#include "cleave/config/direct_staged_wgrad.h"
 #include "cleave/config/direct_windows.h"
 #include "cleave/config/direct_work.h"
 #include "cleave/config/loads.h"
@@ -71,8 +72,10 @@ CLEAVE_HD constexpr SmemPlan smem_plan(const GemmConfig& c) {
                  : c.direct.method == DirectMethod::shift  ? shift_bytes(c)
                  : c.direct.method == DirectMethod::rows   ? rows_bytes(c)
                  : c.direct.method == DirectMethod::lines  ? lines_bytes(c)
+                 : c.direct.method == DirectMethod::staged ? staged_wgrad_bytes(c)
                  : back                                    ? direct_places(c) * direct_made(c) * uint32_t(sizeof(float))
-                                                           : pixels_bytes(c);  // columns: filters alone
+                 : c.direct.method == DirectMethod::columns ? columns_bytes(c)
+                                                            : pixels_bytes(c);
     return plan;
   }
   const bool streamed = c.family == KernelFamily::streamed;  // A, and its scales, through registers alone

@@ -53,7 +53,7 @@ CLEAVE_HD constexpr uint32_t resident_ctas(const GemmConfig& c) {
   }
   if (c.direct.method == DirectMethod::columns) {
     const uint32_t registers = column_registers(c);
-    if (c.conv.kind != Conv::wgrad && registers <= 50) return 3;
+    if (c.conv.kind != Conv::wgrad && !has_column_ring(c) && registers <= 50) return 3;
     return registers <= kColumnRegisters ? 2 : 1;
   }
   if (c.conv.kind == Conv::wgrad && c.direct.method == DirectMethod::shift) return 2;

@@ -6,18 +6,32 @@
 
 namespace cleave {
 
-/// Calls `go_down(column, cell, cells)` for each column of which cells are the slice's: the first one's number, and how
-/// many follow each other from it on.
+/// Column by column: the first cell's number, and how many follow each other from it on.
+class ColumnShare {
+ public:
+  CLEAVE_DEVICE ColumnShare(const DirectShape& shape, uint32_t slice)
+      : next_(slice * shape.steps), end_(min_of(next_ + shape.steps, shape.tiles)) {}
+
+  CLEAVE_DEVICE bool has_more() const { return next_ < end_; }
+
+  CLEAVE_DEVICE void take(const DirectShape& shape, uint32_t& column, uint32_t& cell, uint32_t& cells) {
+    shape.rows.divmod(next_, column, cell);
+    cells = min_of(shape.rows.divisor - cell, end_ - next_);
+    next_ += cells;
+  }
+
+ private:
+  uint32_t next_, end_;
+};
+
+/// Calls `go_down(column, cell, cells)` for each column of which cells are the slice's.
 template <class GoDown>
 CLEAVE_DEVICE void walk_columns(const DirectShape& shape, uint32_t slice, GoDown go_down) {
-  uint32_t next = slice * shape.steps;
-  const uint32_t end = min_of(next + shape.steps, shape.tiles);
-  while (next < end) {
-    uint32_t column = 0, cell = 0;
-    shape.rows.divmod(next, column, cell);
-    const uint32_t cells = min_of(shape.rows.divisor - cell, end - next);
+  ColumnShare share(shape, slice);
+  while (share.has_more()) {
+    uint32_t column = 0, cell = 0, cells = 0;
+    share.take(shape, column, cell, cells);
     go_down(column, cell, cells);
-    next += cells;
   }
 }
 

@@ -4,19 +4,21 @@
 // Roles      a thread has `direct.vector` channels of a strip of `tile.m` neighbours of a line, and goes down from cell
 //            to cell (config/direct_columns.h); neighbouring threads have neighbouring channels, then the next strips,
 //            also of the next image. CTAs have even shares of all columns' cells, and keep to their channels
-// Operands   pixels straight from global memory; as soon as one is multiplied, the next line's is on its way to its
-//            register. Filters in registers, as far as there are enough, or in shared memory
+// Operands   pixels through registers (direct/column_lines.h) or through rings of shared memory (direct/column_ring.h).
+//            Filters in registers, as far as there are enough, or in shared memory
 // Sums       float32, in registers, line by line and along a line
 #pragma once
 
 #include "cleave/config/direct_columns.h"
 #include "cleave/config/gemm_params.h"
 #include "cleave/conv/direct_conv.h"
+#include "cleave/core/either.h"
+#include "cleave/direct/column_lines.h"
+#include "cleave/direct/column_ring.h"
 #include "cleave/direct/column_share.h"
 #include "cleave/direct/pixel_filters.h"
 #include "cleave/epilogue/store_pixel.h"
-#include "cleave/memory/channel_vector.h"
-#include "cleave/ptx/load_global.h"
+#include "cleave/ptx/barrier.h"
 
 namespace cleave {
 
@@ -25,7 +27,6 @@ class DirectColumns {
   static constexpr Conv kKind = C.conv.kind;
   static constexpr DType kType = C.operands.a;
   static constexpr uint32_t kVector = C.direct.vector, kStrip = C.tile.m, kGroup = C.direct.group;
-  static constexpr uint32_t kBytes = kVector * size_of(kType);
   static constexpr uint32_t kLanes = C.tile.n / kVector, kPlaces = column_places(C);
   static constexpr DirectAxis kDown = C.direct.height, kAcross = C.direct.width;
   static constexpr GatheredSpan kSpan = gathered_span(kKind, kAcross, kStrip), kReach = shift_span(kKind, kDown);
@@ -37,7 +38,8 @@ class DirectColumns {
   static_assert(C.tile.n % kVector == 0 && kVector % kGroup == 0 && kPlaces > 0 && kPixels <= 32);
 
  public:
-  CLEAVE_DEVICE DirectColumns(const Params<C>& p, float* shared) : p_(p), filters_(p, shared) {}
+  CLEAVE_DEVICE DirectColumns(const Params<C>& p, float* shared)
+      : p_(p), filters_(p, shared), lines_(p, ptx::shared_address(shared) + column_filter_bytes(C)) {}
 
   CLEAVE_DEVICE void run() {
     uint32_t slice = 0, block = 0;
@@ -45,9 +47,11 @@ class DirectColumns {
     const uint32_t place = threadIdx.x / kLanes;
     lane_ = threadIdx.x % kLanes * kVector;
     channel_ = block * C.tile.n + lane_;
+    const bool exists = place < kPlaces && channel_ < p_.shape.channels;
+    if (exists) lines_.begin(slice, place, channel_);
     filters_.load(block * C.tile.n);
     __syncthreads();
-    if (place >= kPlaces || channel_ >= p_.shape.channels) return;
+    if (!exists) return;
     if constexpr (kHolds) {
       CLEAVE_UNROLL
       for (uint32_t tap = 0; tap < kTaps; ++tap) {
@@ -62,7 +66,7 @@ class DirectColumns {
   }
 
  private:
-  using Line = RawVector<kBytes>[kPixels];  // what a strip meets of it
+  using Lines = Either<has_column_ring(C), ColumnRing<C>, ColumnLines<C>>;
   using CellSums = float[kCell][kStrip][kVector];
 
   /// Makes so many cells of a column of strips, from `cell` on.
@@ -70,32 +74,19 @@ class DirectColumns {
     uint32_t image = 0, along = 0;
     p_.shape.columns.divmod(strip, image, along);
     if (image >= p_.shape.images) return;
-    const uint32_t column = along * kStrip;
-    const int32_t x0 = first_gathered(kKind, kAcross, column, p_.shape.pad[1]) + kSpan.first;
-    columns_ = 0;
-    CLEAVE_UNROLL
-    for (uint32_t i = 0; i < kPixels; ++i) columns_ |= uint32_t(is_inside(x0 + int32_t(i), p_.shape.gathered[1])) << i;
-    // The line that is multiplied next, and where the one after it begins.
-    int32_t y = first_gathered(kKind, kDown, cell * kCell, p_.shape.pad[0]) + kReach.first;
-    const auto apart = uint32_t(p_.a.stride * size_of(kType));
-    const int64_t line_bytes = int64_t(p_.shape.gathered[1]) * apart;
-    const char* from = static_cast<const char*>(p_.a.data) + channel_ * size_of(kType) +
-                       pixel_number(int64_t(image), y, x0, p_.shape.gathered) * int64_t(apart);
-    Line raw = {};
-    load(from, apart, columns_of(y), raw);
-    const uint32_t made = min_of(kStrip, p_.shape.made[1] - column);
+    lines_.begin_column(image, along, cell);
+    const uint32_t column = along * kStrip, made = min_of(kStrip, p_.shape.made[1] - column);
     const int64_t cell_bytes = int64_t(kCell * p_.shape.made[1]) * (p_.epilogue.d_stride * size_of(C.epilogue.d));
     uint32_t line = cell * kCell, pixel = pixel_number(image, line, column, p_.shape.made);
     char* to = store.place(pixel);
     CellSums sums[kSteps] = {};
     int32_t done = 1 - int32_t(kSteps);  // cells
-    const int32_t lines = max_of(int32_t(p_.shape.gathered[0]) - y, 0), all = int32_t(cells);
-    // Those that are done when the image ends. The others meet nothing any more.
-    int32_t stop = min_of(done + int32_t(ceil_div(uint32_t(lines), kLines)), all);
+    const int32_t all = int32_t(cells);
+    int32_t stop = lines_.last_of_image(done, all);
     for (;;) {
       CLEAVE_NO_UNROLL
       while (done < stop) {
-        add_step(y, from, line_bytes, apart, raw, sums);
+        add_step(sums);
         if (done >= 0) {
           store_cell(line, pixel, to, made, sums[0], store);
           line += kCell;
@@ -105,15 +96,13 @@ class DirectColumns {
         ++done;
       }
       if (stop == all) return;
-      CLEAVE_UNROLL
-      for (uint32_t i = 0; i < kPixels; ++i) raw[i] = {};
+      lines_.clear();
       stop = all;
     }
   }
 
   /// Adds a step's lines to all cells, of which the first was done before and another begins.
-  CLEAVE_DEVICE void add_step(int32_t& y, const char*& from, int64_t line_bytes, uint32_t apart, Line& raw,
-                              CellSums (&sums)[kSteps]) const {
+  CLEAVE_DEVICE void add_step(CellSums (&sums)[kSteps]) {
     CLEAVE_UNROLL
     for (uint32_t k = 0; k < kSteps; ++k) {
       CLEAVE_UNROLL
@@ -122,13 +111,8 @@ class DirectColumns {
     }
     CLEAVE_UNROLL
     for (uint32_t q = 0; q < kLines; ++q) {
-      if (q > 0 && y >= int32_t(p_.shape.gathered[0])) {
-        CLEAVE_UNROLL
-        for (uint32_t i = 0; i < kPixels; ++i) raw[i] = {};
-      }
-      from += line_bytes;
-      ++y;
-      add_line(q, from, apart, columns_of(y), raw, sums);
+      lines_.begin_line(q);
+      add_line(q, sums);
     }
   }
 
@@ -139,25 +123,12 @@ class DirectColumns {
     return cell[n / kVector / kStrip][n / kVector % kStrip][n % kVector];
   }
 
-  /// Which pixels of line `y` there are.
-  CLEAVE_DEVICE uint32_t columns_of(int32_t y) const { return is_inside(y, p_.shape.gathered[0]) ? columns_ : 0; }
-
-  /// Those of a line's pixels that are in `there`; others' registers keep what they had.
-  CLEAVE_DEVICE static void load(const char* from, uint32_t apart, uint32_t there, Line& raw) {
-    CLEAVE_UNROLL
-    for (uint32_t i = 0; i < kPixels; ++i)
-      ptx::load_global_over<kBytes>(raw[i].words, from + uint64_t(i) * apart, there & 1u << i);
-  }
-
-  /// Adds line `q` of a step to all cells, and has the pixels `there` of the next one loaded in its place.
-  CLEAVE_DEVICE void add_line(uint32_t q, const char* from, uint32_t apart, uint32_t there, Line& raw,
-                              CellSums (&sums)[kSteps]) const {
+  /// Adds line `q` of a step to all cells.
+  CLEAVE_DEVICE void add_line(uint32_t q, CellSums (&sums)[kSteps]) {
     float pixels[kPixels][kVector];
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < kPixels; ++i) {
-      CLEAVE_UNROLL
-      for (uint32_t v = 0; v < kVector; ++v) pixels[i][v] = element_of<kType>(raw[i], v);
-      ptx::load_global_over<kBytes>(raw[i].words, from + uint64_t(i) * apart, there & 1u << i);
+      lines_.take(i, pixels[i]);
       if constexpr (kHolds) {
         CLEAVE_UNROLL
         for (uint32_t j = 0; j < kStrip; ++j) {
@@ -237,8 +208,8 @@ class DirectColumns {
 
   const Params<C>& p_;
   PixelFilters<C> filters_;
+  Lines lines_;
   uint32_t lane_ = 0, channel_ = 0;
-  uint32_t columns_ = 0;  // which pixels of a line, of those that the strip meets, lie inside of it
   float held_[kHolds ? kTaps : 1][kGroup][kVector];
 };
 

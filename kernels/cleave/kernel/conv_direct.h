@@ -12,6 +12,7 @@
 #include "cleave/direct/shift_wgrad.h"
 #include "cleave/direct/spread.h"
 #include "cleave/direct/spread_wgrad.h"
+#include "cleave/direct/staged_wgrad.h"
 #include "cleave/direct/windows.h"
 #include "cleave/direct/windows_wgrad.h"
 #include "cleave/ptx/sync.h"
@@ -43,6 +44,8 @@ CLEAVE_DEVICE void conv_direct(const Params<C>& p) {
     DirectColumnsWgrad<C>(p, reinterpret_cast<float*>(shared)).run();
   } else if constexpr (C.direct.method == DirectMethod::columns) {
     DirectColumns<C>(p, reinterpret_cast<float*>(shared)).run();
+  } else if constexpr (C.direct.method == DirectMethod::staged) {
+    DirectStagedWgrad<C>(p, reinterpret_cast<float*>(shared)).run();
   } else if constexpr (C.conv.kind == Conv::wgrad) {
     DirectWgrad<C>(p, reinterpret_cast<float*>(shared)).run();
   } else {

@@ -14,6 +14,7 @@ bool is_listed(const Spec& spec) {
                         .tile_m = spec.tile_m,
                         .tile_n = spec.tile_n,
                         .columns = spec.columns,
+                        .ahead = spec.ahead,
                         .split = sliced ? spec.split : SplitKMode::none,
                         .slices = sliced ? spec.slices : 1};
   }
@@ -22,7 +23,7 @@ bool is_listed(const Spec& spec) {
   tile.slices = tile.cluster_k = 1;
   tile.gather = tile.half_lines = tile.fuses_classes = tile.narrow = tile.product = false;
   tile.by_group = tile.apart = tile.halves = false;
-  if (spec.columns > 0 || !is_tile(tile)) return false;
+  if (spec.columns > 0 || spec.ahead > 0 || !is_tile(tile)) return false;
   const bool tma = has_tma(spec.family);
   const bool alone = spec.multicast_m == 1 && spec.multicast_n == 1;
   const bool fours = spec.multicast_m == 4 && spec.multicast_n == 1 && !spec.pingpong && spec.split == SplitKMode::none;

@@ -29,6 +29,7 @@ std::string to_string(const Spec& s) {
     if (s.*flag.member) text += fmt::format(" {}", flag.word);
   }
   if (s.columns > 0) text += fmt::format(" columns {}", s.columns);
+  if (s.ahead > 0) text += fmt::format(" ahead {}", s.ahead);
   if (s.multicast_m * s.multicast_n > 1) text += fmt::format(" multicast {}x{}", s.multicast_m, s.multicast_n);
   if (s.split != SplitKMode::none) text += fmt::format(" {} {}", to_string(s.split), s.slices);
   const bool split = s.split != SplitKMode::none;
@@ -56,6 +57,8 @@ std::optional<Spec> parse_spec(std::string_view text) {
         spec.*flag->member = true;
       } else if (word == "columns") {
         if (!(words >> spec.columns)) return std::nullopt;
+      } else if (word == "ahead") {
+        if (!(words >> spec.ahead)) return std::nullopt;
       } else if (word == "multicast") {
         if (!pair(spec.multicast_m, spec.multicast_n)) return std::nullopt;
       } else if (word == "in_turn") {

@@ -22,6 +22,7 @@ struct Spec {
   bool half_lines = false;     ///< convolutions by TMA's im2col: in lines of 64 bytes (loads.h)
   bool narrow = false;         ///< products, sm90: threads load the operand of few rows, contiguous along them
   uint32_t columns = 0;        ///< direct, convolutions down the images (direct/columns.h): channels of a thread
+  uint32_t ahead = 0;          ///< direct, the same, and weight gradients: lines on their way to shared memory
   bool product = false;   ///< convolutions of one tap: by the kernels of products (matrix_product in problem/conv.h)
   bool by_group = false;  ///< convolutions in groups: a launch for each (parts_plan.h)
   bool apart = false;     ///< out_scale: D in float32, which a kernel behind the product quantises (quantize_apart.h),
@@ -37,8 +38,8 @@ struct Spec {
 };
 
 /// "sm90 128x256 multicast 2x1 parallel 16 clusters 4", with "transposed", "pingpong", "side_by_side",
-/// "gather", "half_lines", "narrow", "product", "by_group", "apart", "halves", "columns 4" and "in_turn 4" where they
-/// apply.
+/// "gather", "half_lines", "narrow", "product", "by_group", "apart", "halves", "columns 4", "ahead 2" and "in_turn 4"
+/// where they apply.
 std::string to_string(const Spec& spec);
 
 /// The inverse; nothing if `text` is not of that form.

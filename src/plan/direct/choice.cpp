@@ -15,6 +15,7 @@
 #include "plan/direct/shift.h"
 #include "plan/direct/spread.h"
 #include "plan/direct/spread_wgrad.h"
+#include "plan/direct/staged_wgrad.h"
 #include "plan/direct/wgrad.h"
 #include "plan/direct/windows.h"
 #include "problem/problem.h"
@@ -142,12 +143,13 @@ std::vector<Spec> direct_specs(const GemmProblem& problem, const DeviceInfo& dev
   const auto shift = direct_shift_spec(problem, device);
   // Multiply-adds took 2 to 5 times as long as tensor cores do.
   const auto columns = shift ? std::nullopt : direct_columns_spec(problem, device);
+  const auto rings = shift ? std::nullopt : direct_column_rings_spec(problem, device);
   const auto pixels = shift ? std::nullopt : pixels_spec(problem);
   std::vector<Spec> specs;
-  for (const auto& spec :
-       {direct_windows_spec(problem, device), direct_spread_spec(problem, device),
-        direct_spread_wgrad_spec(problem, device), direct_lines_spec(problem, device), shift,
-        direct_wgrad_spec(problem, device), direct_columns_wgrad_spec(problem, device), columns, pixels})
+  for (const auto& spec : {direct_windows_spec(problem, device), direct_spread_spec(problem, device),
+                           direct_spread_wgrad_spec(problem, device), direct_lines_spec(problem, device), shift,
+                           direct_wgrad_spec(problem, device), direct_columns_wgrad_spec(problem, device),
+                           direct_staged_wgrad_spec(problem, device), columns, rings, pixels})
     if (spec) specs.push_back(*spec);
   return specs;
 }
@@ -157,6 +159,7 @@ std::optional<Choice> make_direct_choice(const GemmProblem& problem, const Devic
     const auto make = problem.conv.kind == Conv::wgrad ? make_direct_columns_wgrad_choice : make_direct_columns_choice;
     return make(problem, device, spec);
   }
+  if (spec.ahead > 0) return make_direct_staged_wgrad_choice(problem, device, spec);
   for (const auto make :
        {make_direct_rows_choice, make_direct_windows_choice, make_direct_spread_choice, make_direct_spread_wgrad_choice,
         make_direct_shift_choice, make_direct_lines_choice, make_direct_wgrad_choice, make_pixels_choice}) {
@@ -176,6 +179,7 @@ DirectShape direct_shape(const Choice& choice) {
   if (c.direct.method == DirectMethod::columns)
     return back ? direct_columns_wgrad_shape(choice) : direct_columns_shape(choice);
   if (c.direct.method == DirectMethod::lines) return direct_lines_shape(choice);
+  if (c.direct.method == DirectMethod::staged) return direct_staged_wgrad_shape(choice);
   if (back) return direct_wgrad_shape(choice);
   const ConvLayout& conv = choice.problem.conv;
   DirectShape shape = direct_images(conv);
@@ -205,6 +209,7 @@ double predict_direct_us(const Choice& choice, const DeviceInfo& device) {
   if (c.direct.method == DirectMethod::columns)
     return back ? predict_direct_columns_wgrad_us(choice, device) : predict_direct_columns_us(choice, device);
   if (c.direct.method == DirectMethod::lines) return predict_direct_lines_us(choice, device);
+  if (c.direct.method == DirectMethod::staged) return predict_direct_staged_wgrad_us(choice, device);
   if (back) return predict_direct_wgrad_us(choice, device);
   const ConvLayout& conv = choice.problem.conv;
   const bool gathers_outputs = c.conv.kind == Conv::dgrad;

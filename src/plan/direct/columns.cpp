@@ -25,9 +25,22 @@ constexpr double kSharedFilter = 43, kSharedFactor = 0.73;  // filters from shar
 constexpr double kMemoryShare = 0.61;
 constexpr double kBesideShare = 0.02;  // of equals what computes less
 
+// Rings, fitted to 80 more. Copies ahead hide the memory, but are instructions, too.
+constexpr double kRingLaunchUs = 4.2;
+constexpr double kRingInstructionClocks = 3.7;
+constexpr double kRingMemoryShare = 0.72;
+
+constexpr uint32_t kMostAhead = 8;
+constexpr uint32_t kLeastCopied = 4;  // bytes
+// Where rings won when they were measured: channels of a thread, strips, and pixels along a line that is made. Filters
+// of 5x5, and two channels, took 7 % longer in rings.
+constexpr uint32_t kRingVector = 4, kLeastRingStrip = 3, kMostRingStrip = 4, kLeastRingLine = 14;
+constexpr uint32_t kPixelsAhead = 12;  // of a thread, on their way
+
 GemmConfig columns_config(const GemmProblem& p, const Spec& spec) {
   GemmConfig c = direct_config(p, spec, spec.columns);
   c.direct.method = DirectMethod::columns;
+  c.tile.stages = 1 + spec.ahead;
   c.operands.b_major = p.conv.kind == Conv::fprop ? Major::k : Major::mn;
   c.epilogue.function = function_config(p, false);
   return c;
@@ -39,8 +52,13 @@ bool is_cut(const GemmProblem& p, const Spec& spec) {
   if (vector == 0 || vector > widest || widest % vector != 0 || vector % uint32_t(p.conv.channels) != 0) return false;
   if (spec.tile_m == 0 || spec.tile_m > kMostColumnStrip) return false;
   if (spec.tile_n == 0 || spec.tile_n % vector != 0 || spec.tile_n > kDirectThreads * vector) return false;
-  const Spec own{.family = KernelFamily::direct, .tile_m = spec.tile_m, .tile_n = spec.tile_n, .columns = spec.columns};
-  if (spec != own) return false;
+  const Spec own{.family = KernelFamily::direct,
+                 .tile_m = spec.tile_m,
+                 .tile_n = spec.tile_n,
+                 .columns = spec.columns,
+                 .ahead = spec.ahead};
+  if (spec != own || spec.ahead > kMostAhead) return false;
+  if (spec.ahead > 0 && vector * size_of(p.a.dtype) < kLeastCopied) return false;
   const GemmConfig c = columns_config(p, spec);
   if (p.conv.kind == Conv::dgrad && spec.tile_m % c.direct.width.stride != 0) return false;
   return has_columns(c);
@@ -66,25 +84,50 @@ double instructions(const GemmConfig& c) {
          made * (vector + packs + kStoreInstructions);
 }
 
-}  // namespace
+/// Lines on their way to shared memory, so that a thread waits for as many pixels.
+uint32_t lines_ahead(const GemmProblem& p, const Spec& spec) {
+  const GemmConfig c = direct_config(p, spec, spec.columns);
+  const uint32_t pixels = gathered_span(p.conv.kind, c.direct.width, c.tile.m).size();
+  return std::max(kPixelsAhead / std::max(pixels, 1u), 1u);
+}
 
-std::optional<Spec> direct_columns_spec(const GemmProblem& p, const DeviceInfo& device) {
-  if (!serves_narrow_groups(p)) return std::nullopt;
+/// Beside functions a ring lost 5 %.
+bool suits_rings(const GemmConfig& c) {
+  const bool strided = c.direct.height.stride > 1 || c.direct.width.stride > 1;
+  const bool finishes = c.epilogue.function.given || c.epilogue.has_c;
+  const bool suits = c.tile.m >= kLeastRingStrip && c.tile.m <= kMostRingStrip && c.direct.vector == kRingVector;
+  return suits && !strided && !finishes && holds_filters(c);
+}
+
+/// Predicted to be fastest.
+std::optional<Spec> best_cut(const GemmProblem& p, const DeviceInfo& device, bool rings) {
   std::optional<Spec> best;
   double least = std::numeric_limits<double>::infinity();
   bool held = false;  // filters, by wider vectors: narrower ones only load more often
   for (uint32_t vector = kMostColumnVector; vector > 0 && !held; vector /= 2) {
     const uint32_t n = column_channels(p, vector);
     for (uint32_t strip = 1; strip <= kMostColumnStrip; ++strip) {
-      const Spec spec{.family = KernelFamily::direct, .tile_m = strip, .tile_n = n, .columns = vector};
+      Spec spec{.family = KernelFamily::direct, .tile_m = strip, .tile_n = n, .columns = vector};
+      if (rings) spec.ahead = lines_ahead(p, spec);
       const auto choice = make_direct_columns_choice(p, device, spec);
-      if (!choice) continue;
+      if (!choice || (rings && !suits_rings(choice->config))) continue;
       held = held || holds_filters(choice->config);
       const double us = predict_direct_columns_us(*choice, device);
       if (us < least) best = spec, least = us;
     }
   }
   return best;
+}
+
+}  // namespace
+
+std::optional<Spec> direct_columns_spec(const GemmProblem& p, const DeviceInfo& device) {
+  return serves_narrow_groups(p) ? best_cut(p, device, false) : std::nullopt;
+}
+
+std::optional<Spec> direct_column_rings_spec(const GemmProblem& p, const DeviceInfo& device) {
+  if (pixels_made(p.conv.kind, p.conv.axes[2]) < kLeastRingLine) return std::nullopt;
+  return serves_narrow_groups(p) ? best_cut(p, device, true) : std::nullopt;
 }
 
 std::optional<Choice> make_direct_columns_choice(const GemmProblem& problem, const DeviceInfo& device,
@@ -116,10 +159,14 @@ double predict_direct_columns_us(const Choice& choice, const DeviceInfo& device)
   const DirectShape shape = direct_columns_shape(choice);
   const double lines = column_lines(c, shape), cells = lines / shift_step(c.conv.kind, c.direct.height);
   const double of_sm = std::ceil(double(choice.blocks) / device.num_sms);
-  const double clocks = of_sm * (lines * kLineClocks + cells * instructions(c) * kInstructionClocks);
+  const bool ring = has_column_ring(c);
+  const double waits = ring ? 0 : lines * kLineClocks;
+  const double clocks =
+      of_sm * (waits + cells * instructions(c) * (ring ? kRingInstructionClocks : kInstructionClocks));
   const double multiply = clocks * (holds_filters(c) ? 1 : kSharedFactor) / (device.clock_ghz * 1e3);
-  const double memory = narrow_bytes(choice) / (device.memory_gb_per_s * 1e3 * kMemoryShare);
-  return kLaunchUs + std::max(multiply, memory) + kBesideShare * std::min(multiply, memory);
+  const double memory =
+      narrow_bytes(choice) / (device.memory_gb_per_s * 1e3 * (ring ? kRingMemoryShare : kMemoryShare));
+  return (ring ? kRingLaunchUs : kLaunchUs) + std::max(multiply, memory) + kBesideShare * std::min(multiply, memory);
 }
 
 }  // namespace cleave

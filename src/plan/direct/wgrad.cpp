@@ -16,34 +16,12 @@ constexpr uint32_t kChannels = 32;  // of a CTA
 constexpr uint32_t kMostSums = 80;  // of a thread; and, so that two CTAs share an SM,
 constexpr uint32_t kManySums = 40;
 constexpr uint32_t kMostWords = 96;  // sums and what is loaded: registers
-constexpr uint32_t kMostTaps = 11;   // along an axis
 constexpr uint32_t kCtasOfSm = 2;    // in all
 
 // 0.8 to 1.2 of what an H200 took for 50 layers; lines of stride 2 in groups of 4 are a third below.
 constexpr double kLaunchUs = 2.4, kReductionUs = 4.6;
 constexpr double kMemoryShare = 0.75;
 constexpr double kMultiplyInstructions = 3.1, kLoadInstructions = 3.9;  // with conversions, addresses
-
-/// Outputs' pixels follow filter by filter: A is their transpose.
-int64_t gradient_stride(const GemmProblem& p) {
-  return p.a.stride_col;
-}
-
-bool is_served(const GemmProblem& p) {
-  for (const ConvAxis& axis : p.conv.axes)
-    if (uint32_t(axis.filter) > kMostTaps) return false;
-  return serves_narrow_gradients(p);
-}
-
-/// Channels that threads load at once: as many as there are registers for their sums.
-uint32_t vector_of(const GemmProblem& p) {
-  const uint32_t channels = common_alignment(uint64_t(p.batch) * p.conv.channels);
-  uint32_t vector = std::min({p.a.dtype == DType::f32 ? 4 : kMostVector, channels,
-                              aligned_channels(p.a, gradient_stride(p)), aligned_channels(p.b, p.b.stride_row)});
-  const auto group = uint32_t(p.conv.channels), taps = uint32_t(p.conv.axes[2].filter);
-  while (vector > group && vector * group * taps > kManySums) vector /= 2;
-  return vector;
-}
 
 /// Registers for what a thread loads.
 uint32_t words_of(const DirectAxis& axis, uint32_t strip, uint32_t vector, DType type) {
@@ -69,9 +47,25 @@ int64_t lines_of(const ConvLayout& conv) {
 
 }  // namespace
 
+bool serves_tap_lines(const GemmProblem& p) {
+  for (const ConvAxis& axis : p.conv.axes)
+    if (uint32_t(axis.filter) > kMostGradientTaps) return false;
+  return serves_narrow_gradients(p);
+}
+
+uint32_t tap_line_vector(const GemmProblem& p) {
+  const uint32_t channels = common_alignment(uint64_t(p.batch) * p.conv.channels);
+  // Outputs' pixels follow filter by filter: A is their transpose.
+  uint32_t vector = std::min({p.a.dtype == DType::f32 ? 4 : kMostVector, channels,
+                              aligned_channels(p.a, p.a.stride_col), aligned_channels(p.b, p.b.stride_row)});
+  const auto group = uint32_t(p.conv.channels), taps = uint32_t(p.conv.axes[2].filter);
+  while (vector > group && vector * group * taps > kManySums) vector /= 2;
+  return vector;
+}
+
 std::optional<Spec> direct_wgrad_spec(const GemmProblem& p, const DeviceInfo& device) {
-  if (!is_served(p)) return std::nullopt;
-  const uint32_t vector = vector_of(p), channels = uint32_t(p.batch * p.conv.channels);
+  if (!serves_tap_lines(p)) return std::nullopt;
+  const uint32_t vector = tap_line_vector(p), channels = uint32_t(p.batch * p.conv.channels);
   const uint32_t blocks = ceil_div(channels, kChannels), strip = strip_of(p, vector);
   Spec spec{.family = KernelFamily::direct, .tile_m = strip, .tile_n = round_up(ceil_div(channels, blocks), vector)};
   if (p.split_k_mode == SplitKMode::none) return spec;
@@ -86,14 +80,14 @@ std::optional<Spec> direct_wgrad_spec(const GemmProblem& p, const DeviceInfo& de
 
 std::optional<Choice> make_direct_wgrad_choice(const GemmProblem& problem, const DeviceInfo& device, const Spec& spec) {
   // A tuned file's tile may be anything.
-  if (!is_served(problem) || spec.tile_m == 0 || spec.tile_n == 0) return std::nullopt;
-  if (spec.tile_n > kDirectThreads * vector_of(problem)) return std::nullopt;
+  if (!serves_tap_lines(problem) || spec.tile_m == 0 || spec.tile_n == 0) return std::nullopt;
+  if (spec.tile_n > kDirectThreads * tap_line_vector(problem)) return std::nullopt;
   const ConvLayout& conv = problem.conv;
   Choice choice{.spec = spec, .problem = problem};
   GemmProblem& p = choice.problem;
   p.m *= p.batch;  // filters of all groups
   p.batch = 1;
-  GemmConfig& c = choice.config = direct_config(problem, spec, vector_of(problem));
+  GemmConfig& c = choice.config = direct_config(problem, spec, tap_line_vector(problem));
   c.operands.a_major = c.operands.b_major = Major::mn;
   c.schedule.split = spec.split;
   const bool parallel = spec.split == SplitKMode::parallel && spec.cluster_k == 1;
