@@ -115,8 +115,9 @@ struct ConvConfig {
 /// (config/direct_spread.h); shift: rows are pixels in shared memory, which taps shift (config/direct_shift.h); rows:
 /// of one tap, they are pixels in registers (config/direct_rows.h). columns: multiply-adds, line by line down the
 /// images (config/direct_columns.h). lines: weight gradients of few filters, by lines of pixels in registers
-/// (config/direct_lines.h).
-enum class DirectMethod : uint8_t { pixels, windows, spread, shift, rows, columns, lines };
+/// (config/direct_lines.h). at_once: multiply-adds, of small images, whose pixels all come at the same time
+/// (config/direct_at_once.h).
+enum class DirectMethod : uint8_t { pixels, windows, spread, shift, rows, columns, lines, at_once };
 
 /// direct: a CTA makes tile.n channels; of a line, `strips` of tile.m pixels beside each other.
 struct DirectConfig {
