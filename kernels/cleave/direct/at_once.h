@@ -4,7 +4,7 @@
 // Roles      a thread makes `tile.m` neighbours of a line, `direct.vector` channels of each; neighbouring threads have
 //            neighbouring channels, then the next strips: along the line, of the next line, of the next image
 // Operands   all pixels that a strip meets straight from global memory, begun one after another before the first is
-//            used. Meanwhile filters come to shared memory as they lie (config/direct_at_once.h)
+//            used. Filters, as they lie, come at the same time and are shared by the CTA
 // Sums       float32, in the order of the taps
 #pragma once
 
@@ -13,7 +13,6 @@
 #include "cleave/conv/direct_conv.h"
 #include "cleave/epilogue/store_pixel.h"
 #include "cleave/memory/channel_vector.h"
-#include "cleave/ptx/copy_async.h"
 #include "cleave/ptx/load_global.h"
 #include "cleave/ptx/shared.h"
 
@@ -31,6 +30,8 @@ class DirectAtOnce {
   static constexpr uint32_t kPixels = kSpan.size(), kTaps = kDown.taps * kAcross.taps;
   static constexpr uint32_t kPiece = at_once_filter_piece(C), kPieces = at_once_filter_bytes(C) / kPiece;
   static constexpr uint32_t kElements = kPiece / size_of(kType);  // of a piece
+  static constexpr uint32_t kOfChannel = at_once_filter_bytes(C) / kVector;
+  static constexpr uint32_t kOwn = ceil_div(C.tile.n * kOfChannel, kDirectThreads * 16);  // of a thread's, to be shared
   static_assert(kVector % kGroup == 0 && C.tile.n * size_of(kType) % 16 == 0 && kPlaces > 0);
 
  public:
@@ -39,7 +40,8 @@ class DirectAtOnce {
   CLEAVE_DEVICE void run() const {
     uint32_t turn = 0, block = 0, above = 0, along = 0, image = 0, line = 0;
     p_.shape.blocks.divmod(blockIdx.x, turn, block);
-    load_filters(block * C.tile.n);
+    RawVector<16> own[kOwn];
+    load_filters(block * C.tile.n, own);
     const uint32_t lane = threadIdx.x % kLanes * kVector, channel = block * C.tile.n + lane;
     p_.shape.columns.divmod(turn * kPlaces + threadIdx.x / kLanes, above, along);
     p_.shape.rows.divmod(above, image, line);
@@ -47,13 +49,13 @@ class DirectAtOnce {
     Line lines[kDown.taps];
     const uint32_t column = along * kStrip;
     load_lines(image, line, column, channel, exists, lines);
-    ptx::copy_async_wait<0>();
+    share_filters(own);
     __syncthreads();
     if (!exists) return;
     Piece filters[kPieces];
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < kPieces; ++i)
-      ptx::load_shared<kPiece>(shared_ + lane * (kTaps * kGroup * size_of(kType)) + i * kPiece, filters[i].words);
+      ptx::load_shared<kPiece>(shared_ + lane * kOfChannel + i * kPiece, filters[i].words);
     float sums[kStrip][kVector] = {};
     CLEAVE_UNROLL
     for (uint32_t r = 0; r < kDown.taps; ++r) {
@@ -80,17 +82,21 @@ class DirectAtOnce {
   }
 
   /// Those of a CTA's channels, which follow each other. By all threads.
-  CLEAVE_DEVICE void load_filters(uint32_t channel0) const {
-    constexpr uint32_t kOfChannel = kTaps * kGroup * size_of(kType), kCopies = C.tile.n * kOfChannel / 16;
+  CLEAVE_DEVICE void load_filters(uint32_t channel0, RawVector<16> (&own)[kOwn]) const {
     const uint32_t bytes = (p_.shape.channels - channel0) * kOfChannel;
-    const auto* const from = static_cast<const char*>(p_.b.data) + uint64_t(channel0) * kOfChannel;
+    const char* const from = static_cast<const char*>(p_.b.data) + uint64_t(channel0) * kOfChannel;
     CLEAVE_UNROLL
-    for (uint32_t begin = 0; begin < kCopies; begin += kDirectThreads) {
-      const uint32_t at = (begin + threadIdx.x) * 16;
-      if (begin + threadIdx.x < kCopies)
-        ptx::copy_async<16>(shared_ + at, at < bytes ? from + at : from, at < bytes ? min_of(bytes - at, 16u) : 0);
+    for (uint32_t i = 0; i < kOwn; ++i) {
+      const uint32_t at = (i * kDirectThreads + threadIdx.x) * 16;
+      ptx::load_global_if<16>(own[i].words, from + at, at < min_of(bytes, C.tile.n * kOfChannel));
     }
-    ptx::copy_async_commit();
+  }
+  CLEAVE_DEVICE void share_filters(const RawVector<16> (&own)[kOwn]) const {
+    CLEAVE_UNROLL
+    for (uint32_t i = 0; i < kOwn; ++i) {
+      const uint32_t at = (i * kDirectThreads + threadIdx.x) * 16;
+      if (at < C.tile.n * kOfChannel) ptx::store_shared_128(shared_ + at, own[i].words);
+    }
   }
 
   CLEAVE_DEVICE void load_lines(uint32_t image, uint32_t line, uint32_t column, uint32_t channel, bool exists,

@@ -31,10 +31,11 @@ GemmConfig at_once_config(const GemmProblem& p, const Spec& spec) {
   return c;
 }
 
-/// Filters are copied as they lie, 16 bytes at a time.
+/// Filters are loaded as they lie, 16 bytes at a time.
 bool is_served(const GemmProblem& p) {
   if (!serves_narrow_groups(p)) return false;
   if (p.a.stride_row > kMostColumnStride || p.d.stride_row > kMostColumnStride) return false;
+  if (p.batch * p.conv.channels * size_of(p.a.dtype) % 16 != 0) return false;
   const int64_t filter = p.conv.kind == Conv::fprop ? p.b.stride_col : p.b.stride_row;
   return filter == taps(p.conv) * p.conv.channels && p.b.alignment % 16 == 0;
 }
