@@ -89,6 +89,7 @@ GemmConfig shift_config(const GemmProblem& p, const Spec& spec) {
   if (p.conv.kind == Conv::wgrad) {
     c.operands.a_major = c.operands.b_major = Major::mn;
     c.schedule.split = spec.split;
+    c.conv.turned = spec.narrow;
     c.warps = {.m = spec.tile_n / 16 * shift_wgrad_parts(c), .n = 1};
     c.warps.k = kWarps / std::max(c.warps.m, 1u);
     return c;
@@ -126,6 +127,11 @@ double multiply_clocks(const GemmConfig& c) {
       std::max((rows * groups + std::ceil(blocks / 2)) * kMatrixClocks, rows * blocks * kMultiplyClocks);
   return kWarps * steps * step + shift_classes(c) * c.tile.m * c.tile.n / 8 * kRowClocks;
 }
+/// wgrad: of a tile of such cells.
+double walk_clocks(const GemmConfig& c, uint32_t lines, uint32_t strips) {
+  const double taps = double(c.direct.height.taps) * c.direct.width.taps;
+  return c.warps.m * std::ceil(strips / 2.0) * (lines + 1) * (2 * taps * kMultiplyClocks * 1.25);
+}
 double load_clocks(const GemmConfig& c, uint32_t pixels) {
   const double gradients = c.conv.kind == Conv::wgrad ? c.tile.m * c.tile.n : 0;
   return (double(pixels) * shift_channels(c) + gradients) * 2 / kL2BytesPerClock;
@@ -150,16 +156,20 @@ Cut cut_of(const GemmConfig& c, const ConvLayout& conv) {
   for (uint32_t most = least; most <= across && most <= least + 64; ++most) {
     Cut cut{.columns = even_parts(across, most)};
     cut.cells[1] = ceil_div(across, cut.columns);
-    cut.rows = even_parts(down, ceil_div(down, std::min(down, c.tile.m / cut.cells[1])));
+    const uint32_t width = c.conv.turned ? round_up(cut.cells[1], 8u) : cut.cells[1];
+    if (width > c.tile.m) continue;
+    cut.rows = even_parts(down, ceil_div(down, std::min(down, c.tile.m / width)));
     cut.cells[0] = ceil_div(down, cut.rows);
     const auto images = uint32_t(conv.images);
     if (cut.rows == 1 && cut.columns == 1)
-      cut.together = ceil_div(images, ceil_div(images, c.tile.m / (cut.cells[0] * cut.cells[1])));
+      cut.together = ceil_div(images, ceil_div(images, c.tile.m / (cut.cells[0] * width)));
     cut.images = ceil_div(images, cut.together);
     DirectShape shape;
     shape.cells[0] = cut.cells[0], shape.cells[1] = cut.cells[1], shape.together = cut.together;
     cut.pixels = shift_pixels(c, shape);
-    cut.clocks = double(cut.tiles()) * (multiply + load_clocks(c, cut.pixels));
+    const double own =
+        c.conv.turned ? walk_clocks(c, cut.cells[0], cut.together * width / 8) / kGradientMultiply : multiply;
+    cut.clocks = double(cut.tiles()) * (own + load_clocks(c, cut.pixels));
     if (cut.clocks < best.clocks) best = cut;
   }
   return best;
