@@ -15,6 +15,7 @@
 #include "cleave/ptx/barrier.h"
 #include "cleave/ptx/mma_sync.h"
 #include "cleave/ptx/shared.h"
+#include "cleave/split_k/cluster_sums.h"
 #include "cleave/split_k/slice_sums.h"
 
 namespace cleave {
@@ -41,7 +42,9 @@ class DirectShiftDown {
         smem_(ptx::shared_address(shared)),
         columns_(shift_reach(Conv::wgrad, C.direct.width, p.shape.cells[1])),
         strips_(ceil_div(p.shape.cells[1], 8u)) {
-    p.shape.blocks.divmod(blockIdx.x, slice_, block_);
+    uint32_t cluster = 0;
+    p.shape.blocks.divmod(blockIdx.x / C.cluster.k, cluster, block_);
+    slice_ = cluster * C.cluster.k + blockIdx.x % C.cluster.k;
     const uint32_t of = threadIdx.x / 32 % C.warps.m;
     filter0_ = of / kParts * 16;
     channel0_ = of % kParts * 16;
@@ -49,7 +52,7 @@ class DirectShiftDown {
 
   CLEAVE_DEVICE void run() {
     const uint32_t slices = gridDim.x / p_.shape.blocks.divisor;
-    uint32_t next = blockIdx.x, stage = smem_ + shift_notes_bytes(C);
+    uint32_t next = slice_ * p_.shape.blocks.divisor + block_, stage = smem_ + shift_notes_bytes(C);
     if (threadIdx.x < kShiftZeros / 4) ptx::store_shared_32(smem_ + threadIdx.x * 4, 0);
     __syncthreads();
     load(next, stage);
@@ -65,6 +68,11 @@ class DirectShiftDown {
     }
     ptx::copy_async_wait<0>();
     add_warps(sums);
+    if constexpr (C.cluster.k > 1) {
+      ClusterSums<C, kMade>(p_, smem_, block_, slice_ / C.cluster.k, slices / C.cluster.k)
+          .add([this](uint32_t i, float sum) { store(i, sum); });
+      return;
+    }
     if constexpr (C.schedule.split == SplitKMode::parallel) {
       if (!SliceSums<C, kMade>(p_, shared_).add(block_, slice_, slices)) return;
     }
@@ -145,7 +153,7 @@ class DirectShiftDown {
       pixels = stage + (filter0_ / kGroup * kDepth + channel0_ + lane_ / 16 * 8) * 2 + place * kPixelBytes;
     }
     uint32_t held[kHeld][kAcross.taps][4];
-    const auto load_tap = [&](uint32_t r, uint32_t s, uint32_t(&to)[4]) {
+    const auto load_tap = [&](uint32_t r, uint32_t s, uint32_t (&to)[4]) {
       ptx::ldmatrix<true>(pixels + r * kDown.dilation * down + s * across, to);
     };
     CLEAVE_UNROLL
@@ -166,8 +174,8 @@ class DirectShiftDown {
         for (uint32_t r = 0; r < kDown.taps; ++r) {
           CLEAVE_UNROLL
           for (uint32_t s = 0; s < kAcross.taps; ++s) {
-            uint32_t(&cols)[4] = held[(r + step * kAhead) % kHeld][s];
-            float(&of_tap)[2][4] = sums[r * kAcross.taps + s];
+            uint32_t (&cols)[4] = held[(r + step * kAhead) % kHeld][s];
+            float (&of_tap)[2][4] = sums[r * kAcross.taps + s];
             ptx::mma<kType, kType>(of_tap[0], rows, cols[0], cols[1]);
             ptx::mma<kType, kType>(of_tap[1], rows, cols[2], cols[3]);
             if (r + kHeld < kDown.taps) load_tap(r + kHeld, s, cols);

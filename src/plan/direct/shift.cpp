@@ -90,6 +90,7 @@ GemmConfig shift_config(const GemmProblem& p, const Spec& spec) {
     c.operands.a_major = c.operands.b_major = Major::mn;
     c.schedule.split = spec.split;
     c.conv.turned = spec.narrow;
+    c.cluster.k = spec.cluster_k;
     c.warps = {.m = spec.tile_n / 16 * shift_wgrad_parts(c), .n = 1};
     c.warps.k = kWarps / std::max(c.warps.m, 1u);
     return c;
@@ -220,7 +221,9 @@ std::optional<Choice> make_direct_shift_choice(const GemmProblem& problem, const
   // A tuned file's tile may be anything.
   if (!is_tile(spec, problem.conv) || !is_served(problem, device)) return std::nullopt;
   const bool back = problem.conv.kind == Conv::wgrad, sliced = spec.split == SplitKMode::parallel && spec.slices > 1;
-  if (spec.cluster_k != 1 || (sliced ? !back : spec.split != SplitKMode::none || spec.slices != 1)) return std::nullopt;
+  if (spec.cluster_k == 0 || spec.cluster_k > 8 || spec.slices % spec.cluster_k != 0) return std::nullopt;
+  if (spec.cluster_k > 1 && (!spec.narrow || device.compute_capability < 90)) return std::nullopt;
+  if ((sliced ? !back : spec.split != SplitKMode::none || spec.slices != 1)) return std::nullopt;
   Choice choice{.spec = spec, .problem = problem};
   GemmProblem& p = choice.problem;
   (back ? p.m : p.n) *= p.batch;
