@@ -49,6 +49,10 @@ class DirectAtOnce {
     Line lines[kDown.taps];
     const uint32_t column = along * kStrip;
     load_lines(image, line, column, channel, exists, lines);
+    // What comes from parameters is there before the pixels are.
+    const PixelStore<C> store(p_, min_of(channel, p_.shape.channels - kVector));
+    const uint32_t pixel = pixel_number(image, line, column, p_.shape.made);
+    char* to = store.place(pixel);
     share_filters(own);
     __syncthreads();
     if (!exists) return;
@@ -63,11 +67,10 @@ class DirectAtOnce {
       if (has_classes(kDown) && !is_inside(meets(line, r), p_.shape.gathered[0])) continue;
       multiply(r, lines[r], filters, sums);
     }
-    const PixelStore<C> store(p_, channel);
-    const uint32_t pixel = pixel_number(image, line, column, p_.shape.made);
+    const auto apart = uint32_t(p_.epilogue.d_stride * size_of(C.epilogue.d));
     CLEAVE_UNROLL
     for (uint32_t j = 0; j < kStrip; ++j)
-      if (column + j < p_.shape.made[1]) store(pixel + j, sums[j]);
+      if (column + j < p_.shape.made[1]) store(pixel + j, sums[j], to + uint64_t(j) * apart);
   }
 
  private:
