@@ -25,6 +25,7 @@ class DirectShiftDown {
   static constexpr DType kType = C.operands.a;
   static constexpr uint32_t kGroup = C.direct.group, kDepth = C.tile.k;  // filters and channels of a group
   static constexpr uint32_t kTaps = C.direct.height.taps * C.direct.width.taps, kMade = direct_made(C);
+  static constexpr uint32_t kRow = shift_sum_row(C);
   static constexpr DirectAxis kDown = C.direct.height, kAcross = C.direct.width;
   // Taps down the images whose pixels are those of a later tap of the line before, which many further.
   static constexpr uint32_t kAhead = kDown.stride % kDown.dilation == 0 ? kDown.stride / kDown.dilation : kDown.taps;
@@ -94,24 +95,21 @@ class DirectShiftDown {
 
   /// Line by line of the tile, each of whole strips.
   CLEAVE_DEVICE void load_gradients(const DirectTile& tile, uint32_t stage) const {
-    constexpr uint32_t kPieces = C.tile.n / 8;
-    const uint32_t *const cells = p_.shape.cells, width = strips_ * 8;
-    const uint32_t filter0 = block_ * C.tile.n, column0 = tile.column * cells[1];
-    const uint32_t columns = min_of(cells[1], p_.shape.made[1] - column0);
-    const auto* const gradients = static_cast<const uint16_t*>(p_.a.data);
-    for (uint32_t at = threadIdx.x / 32; at < p_.shape.together * cells[0]; at += kDirectThreads / 32) {
-      const uint32_t image = tile.image * p_.shape.together + at / cells[0];
-      const uint32_t line = tile.row * cells[0] + at % cells[0];
-      const bool exists = image < p_.shape.images && line < p_.shape.made[0];
-      const int64_t from = pixel_number(int64_t(image), line, column0, p_.shape.made) * p_.a.stride + filter0;
-      const uint32_t to = stage + at * width * kGradientBytes;
-#pragma unroll 4
-      for (uint32_t i = lane_; i < width * kPieces; i += 32) {
-        const uint32_t column = i / kPieces, filter = i % kPieces * 8;
-        const bool inside = exists && column < columns && filter0 + filter < p_.shape.channels;
-        ptx::copy_async<16>(to + column * kGradientBytes + filter * 2,
-                            gradients + (inside ? from + column * p_.a.stride + filter : 0), inside ? 16 : 0);
+    const uint32_t *const cells = p_.shape.cells, width = strips_ * 8, filter0 = block_ * C.tile.n;
+    const uint32_t image0 = tile.image * p_.shape.together, line0 = tile.row * cells[0];
+    const uint32_t column0 = tile.column * cells[1], columns = min_of(cells[1], p_.shape.made[1] - column0);
+    const int64_t line_elements = p_.shape.made[1] * p_.a.stride;
+    const uint16_t* from = static_cast<const uint16_t*>(p_.a.data) + filter0 +
+                           pixel_number(int64_t(image0), line0, column0, p_.shape.made) * p_.a.stride;
+    for (uint32_t image = 0; image < p_.shape.together; ++image) {
+      for (uint32_t line = threadIdx.x / 32; line < cells[0]; line += kDirectThreads / 32) {
+        const bool exists = image0 + image < p_.shape.images && line0 + line < p_.shape.made[0];
+        load_shift_line<C.tile.n / 8, kGradientBytes>(stage + line * width * kGradientBytes,
+                                                      from + line * line_elements, p_.a.stride, width, 0,
+                                                      exists ? columns : 0, p_.shape.channels - filter0);
       }
+      from += p_.shape.made[0] * line_elements;
+      stage += cells[0] * width * kGradientBytes;
     }
   }
 
@@ -121,13 +119,22 @@ class DirectShiftDown {
     const uint32_t images = min_of(p_.shape.together, p_.shape.images - tile.image * p_.shape.together);
     const uint32_t lines = min_of(p_.shape.cells[0], p_.shape.made[0] - tile.row * p_.shape.cells[0]);
     const uint32_t columns = min_of(p_.shape.cells[1], p_.shape.made[1] - tile.column * p_.shape.cells[1]);
-    const uint32_t pairs = ceil_div(images * strips_, 2u), parts = pairs % C.warps.k == 0 ? 1u : C.warps.k;
-    const uint32_t part_lines = ceil_div(lines, parts);
-    for (uint32_t i = threadIdx.x / 32 / C.warps.m; i < pairs * parts; i += C.warps.k) {
-      const uint32_t begin = i % parts * part_lines;
-      if (begin < lines)
-        walk(stage, i / parts * 2, images * strips_, columns, begin, min_of(begin + part_lines, lines), sums);
-    }
+    const uint32_t pairs = ceil_div(images * strips_, 2u), turn = threadIdx.x / 32 / C.warps.m;
+    const bool whole = pairs % C.warps.k == 0;
+    const uint32_t part = whole ? lines : ceil_div(lines, C.warps.k), begin = whole ? 0 : turn * part;
+    if (begin >= lines) return;
+    for (uint32_t pair = whole ? turn : 0; pair < pairs; pair += whole ? C.warps.k : 1)
+      walk(stage, pair * 2, images * strips_, columns, begin, min_of(begin + part, lines), sums);
+  }
+
+  /// Of a tile: few, so that subtracting is faster than to divide.
+  struct Strip {
+    uint32_t image = 0, strip = 0;
+  };
+  CLEAVE_DEVICE Strip find_strip(uint32_t number) const {
+    Strip of{0, number};
+    while (of.strip >= strips_) of.strip -= strips_, ++of.image;
+    return of;
   }
 
   /// Strips `pair` and `pair` + 1 of `all`: K of 16 is a line of both. What pixels of a line meet taps down the images
@@ -136,20 +143,22 @@ class DirectShiftDown {
                           WarpSums& sums) const {
     // 8 x 8 matrices of gradients: cells first, then filters; of pixels: cells, then channels.
     const uint32_t own = pair + lane_ / 16, other = pair + lane_ / 8 % 2;
+    const Strip of_gradients = find_strip(own), of_pixels = find_strip(other);
     const uint32_t zeros = smem_;
     uint32_t gradients = zeros, gradient_line = 0;
     if (own < all) {
       gradient_line = strips_ * 8 * kGradientBytes;
-      const uint32_t at = (own / strips_ * p_.shape.cells[0] + line) * strips_ * 8 + own % strips_ * 8 + lane_ % 8;
+      const uint32_t at =
+          ((of_gradients.image * p_.shape.cells[0] + line) * strips_ + of_gradients.strip) * 8 + lane_ % 8;
       gradients = stage + shift_pixels_bytes(C) + at * kGradientBytes + (filter0_ + lane_ / 8 % 2 * 8) * 2;
     }
     // What meets no output may be infinite.
-    const uint32_t column = other % strips_ * 8 + lane_ % 8;
+    const uint32_t column = of_pixels.strip * 8 + lane_ % 8;
     uint32_t pixels = zeros, down = 0, across = 0;
     if (other < all && column < columns) {
       down = columns_ * kPixelBytes;
       across = C.direct.width.dilation * kPixelBytes;
-      const uint32_t place = shift_place(C, p_.shape, {other / strips_, line, column});
+      const uint32_t place = shift_place(C, p_.shape, {of_pixels.image, line, column});
       pixels = stage + (filter0_ / kGroup * kDepth + channel0_ + lane_ / 16 * 8) * 2 + place * kPixelBytes;
     }
     uint32_t held[kHeld][kAcross.taps][4];
@@ -199,12 +208,12 @@ class DirectShiftDown {
         const uint32_t half = block / 2, filter = filter0_ + half * 8 + lane_ / 4;
         const uint32_t channel = filter0_ / kGroup * kDepth + channel0_ + block % 2 * 8 + lane_ % 4 * 2;
         if (channel / kDepth != filter / kGroup) continue;
-        float* const to = shared_ + filter * kTaps * kDepth + channel % kDepth;
+        auto* const to = reinterpret_cast<float2*>(shared_ + filter * kRow + channel % kDepth);
         CLEAVE_UNROLL
-        for (uint32_t i = 0; i < kTaps * 2; ++i) {
-          float& sum = to[i / 2 * kDepth + i % 2];
-          const float own = sums[i / 2][block % 2][half * 2 + i % 2];
-          sum = turn == 0 ? own : sum + own;
+        for (uint32_t i = 0; i < kTaps; ++i) {
+          float2& sum = to[i * kDepth / 2];
+          const float x = sums[i][block % 2][half * 2], y = sums[i][block % 2][half * 2 + 1];
+          sum = turn == 0 ? float2{x, y} : float2{sum.x + x, sum.y + y};
         }
       }
     }
@@ -212,8 +221,8 @@ class DirectShiftDown {
   }
 
   CLEAVE_DEVICE void store(uint32_t i, float sum) const {
-    const uint32_t filter = block_ * C.tile.n + i / (kTaps * kDepth);
-    if (filter < p_.shape.channels) store_sum<C>(p_.epilogue, filter, i % (kTaps * kDepth), sum);
+    const uint32_t filter = block_ * C.tile.n + i / kRow, column = i % kRow;
+    if (filter < p_.shape.channels && column < kTaps * kDepth) store_sum<C>(p_.epilogue, filter, column, sum);
   }
 
   const Params<C>& p_;

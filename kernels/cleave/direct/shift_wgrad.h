@@ -23,6 +23,7 @@ class DirectShiftWgrad {
   static constexpr DType kType = C.operands.a;
   static constexpr uint32_t kGroup = C.direct.group, kDepth = C.tile.k;  // filters and channels of a group
   static constexpr uint32_t kTaps = C.direct.height.taps * C.direct.width.taps, kMade = direct_made(C);
+  static constexpr uint32_t kRow = shift_sum_row(C);
   static constexpr uint32_t kParts = shift_wgrad_parts(C), kSteps = C.tile.m / 16;
   static constexpr uint32_t kPixelBytes = shift_pixel_bytes(C), kGradientBytes = shift_gradient_bytes(C);
   static_assert(size_of(kType) == 2 && C.warps.m * C.warps.k * 32 == kDirectThreads && C.tile.n % 16 == 0);
@@ -135,12 +136,12 @@ class DirectShiftWgrad {
         const uint32_t half = block / 2, filter = filter0_ + half * 8 + lane_ / 4;
         const uint32_t channel = filter0_ / kGroup * kDepth + channel0_ + block % 2 * 8 + lane_ % 4 * 2;
         if (channel / kDepth != filter / kGroup) continue;
-        float* const to = shared_ + filter * kTaps * kDepth + channel % kDepth;
+        auto* const to = reinterpret_cast<float2*>(shared_ + filter * kRow + channel % kDepth);
         CLEAVE_UNROLL
-        for (uint32_t i = 0; i < kTaps * 2; ++i) {
-          float& sum = to[i / 2 * kDepth + i % 2];
-          const float own = sums[i / 2][block % 2][half * 2 + i % 2];
-          sum = turn == 0 ? own : sum + own;
+        for (uint32_t i = 0; i < kTaps; ++i) {
+          float2& sum = to[i * kDepth / 2];
+          const float x = sums[i][block % 2][half * 2], y = sums[i][block % 2][half * 2 + 1];
+          sum = turn == 0 ? float2{x, y} : float2{sum.x + x, sum.y + y};
         }
       }
     }
@@ -148,8 +149,8 @@ class DirectShiftWgrad {
   }
 
   CLEAVE_DEVICE void store(uint32_t i, float sum) const {
-    const uint32_t filter = block_ * C.tile.n + i / (kTaps * kDepth);
-    if (filter < p_.shape.channels) store_sum<C>(p_.epilogue, filter, i % (kTaps * kDepth), sum);
+    const uint32_t filter = block_ * C.tile.n + i / kRow, column = i % kRow;
+    if (filter < p_.shape.channels && column < kTaps * kDepth) store_sum<C>(p_.epilogue, filter, column, sum);
   }
 
   const Params<C>& p_;

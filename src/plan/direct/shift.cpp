@@ -85,11 +85,11 @@ GemmConfig shift_config(const GemmProblem& p, const Spec& spec) {
   GemmConfig c = direct_config(p, spec, 8);
   c.direct.method = DirectMethod::shift;
   c.direct.group = uint32_t(made_group(p.conv));
+  c.conv.turned = spec.narrow;
   c.tile.k = uint32_t(gathered_group(p.conv));
   if (p.conv.kind == Conv::wgrad) {
     c.operands.a_major = c.operands.b_major = Major::mn;
     c.schedule.split = spec.split;
-    c.conv.turned = spec.narrow;
     c.cluster.k = spec.cluster_k;
     c.warps = {.m = spec.tile_n / 16 * shift_wgrad_parts(c), .n = 1};
     c.warps.k = kWarps / std::max(c.warps.m, 1u);
@@ -157,7 +157,7 @@ Cut cut_of(const GemmConfig& c, const ConvLayout& conv) {
   for (uint32_t most = least; most <= across && most <= least + 64; ++most) {
     Cut cut{.columns = even_parts(across, most)};
     cut.cells[1] = ceil_div(across, cut.columns);
-    const uint32_t width = c.conv.turned ? round_up(cut.cells[1], 8u) : cut.cells[1];
+    const uint32_t width = conv.kind == Conv::wgrad && c.conv.turned ? round_up(cut.cells[1], 8u) : cut.cells[1];
     if (width > c.tile.m) continue;
     cut.rows = even_parts(down, ceil_div(down, std::min(down, c.tile.m / width)));
     cut.cells[0] = ceil_div(down, cut.rows);
@@ -168,8 +168,9 @@ Cut cut_of(const GemmConfig& c, const ConvLayout& conv) {
     DirectShape shape;
     shape.cells[0] = cut.cells[0], shape.cells[1] = cut.cells[1], shape.together = cut.together;
     cut.pixels = shift_pixels(c, shape);
-    const double own =
-        c.conv.turned ? walk_clocks(c, cut.cells[0], cut.together * width / 8) / kGradientMultiply : multiply;
+    const double own = conv.kind == Conv::wgrad && c.conv.turned
+                           ? walk_clocks(c, cut.cells[0], cut.together * width / 8) / kGradientMultiply
+                           : multiply;
     cut.clocks = double(cut.tiles()) * (own + load_clocks(c, cut.pixels));
     if (cut.clocks < best.clocks) best = cut;
   }
