@@ -39,43 +39,12 @@ CLEAVE_DEVICE void load_shift_line(uint32_t to, const uint16_t* from, int64_t st
   }
 }
 
-template <GemmConfig C>
-CLEAVE_DEVICE void load_shift_pixels_before(const DirectShape& shape, const OperandParams& images,
-                                            const DirectTile& tile, uint32_t stage) {
-  constexpr Conv kKind = C.conv.kind;
-  constexpr DirectAxis kDown = C.direct.height, kAcross = C.direct.width;
-  constexpr uint32_t kPieces = shift_channels(C) / 8, kPixelBytes = shift_pixel_bytes(C);
-  const uint32_t lines = shift_reach(kKind, kDown, shape.cells[0]);
-  const uint32_t columns = shift_reach(kKind, kAcross, shape.cells[1]);
-  const uint32_t channel0 = tile.channel * shift_channels(C);
-  const uint32_t channels = shift_gathered(C, shape) - channel0;
-  const int32_t y0 = shift_first(kKind, kDown, tile.row * shape.cells[0] * shift_cell(kKind, kDown), shape.pad[0]);
-  const int32_t x0 =
-      shift_first(kKind, kAcross, tile.column * shape.cells[1] * shift_cell(kKind, kAcross), shape.pad[1]);
-  const auto* const pixels = static_cast<const uint16_t*>(images.data);
-  for (uint32_t line = threadIdx.x / 32; line < shape.together * lines; line += kDirectThreads / 32) {
-    const uint32_t image = tile.image * shape.together + line / lines;
-    const int32_t y = y0 + int32_t(line % lines);
-    const bool exists = image < shape.images && is_inside(y, shape.gathered[0]);
-    const int64_t from = pixel_number(int64_t(image), y, x0, shape.gathered) * images.stride + channel0;
-    const uint32_t to = stage + line * columns * kPixelBytes;
-#pragma unroll 4
-    for (uint32_t i = threadIdx.x % 32; i < columns * kPieces; i += 32) {
-      const uint32_t column = i / kPieces, channel = i % kPieces * 8;
-      const bool inside = exists && channel < channels && is_inside(x0 + int32_t(column), shape.gathered[1]);
-      ptx::copy_async<16>(to + column * kPixelBytes + channel * 2,
-                          pixels + (inside ? from + column * images.stride + channel : 0), inside ? 16 : 0);
-    }
-  }
-}
-
 /// Those that a tile's cells meet, of its groups' channels; zeros outside of the images. By all threads, of which each
 /// has yet to wait for its copies.
 template <GemmConfig C>
 CLEAVE_DEVICE void load_shift_pixels(const DirectShape& shape, const OperandParams& images, const DirectTile& tile,
                                      uint32_t stage) {
   constexpr Conv kKind = C.conv.kind;
-  if constexpr (kKind != Conv::wgrad && C.conv.turned) return load_shift_pixels_before<C>(shape, images, tile, stage);
   constexpr DirectAxis kDown = C.direct.height, kAcross = C.direct.width;
   constexpr uint32_t kPixelBytes = shift_pixel_bytes(C);
   const uint32_t lines = shift_reach(kKind, kDown, shape.cells[0]);

@@ -10,7 +10,6 @@
 #include "cleave/direct/pixels_wgrad.h"
 #include "cleave/direct/rows.h"
 #include "cleave/direct/shift.h"
-#include "cleave/direct/shift_down.h"
 #include "cleave/direct/shift_wgrad.h"
 #include "cleave/direct/spread.h"
 #include "cleave/direct/spread_wgrad.h"
@@ -31,8 +30,6 @@ CLEAVE_DEVICE void conv_direct(const Params<C>& p) {
     DirectSpreadWgrad<C>(p, reinterpret_cast<float*>(shared)).run();
   } else if constexpr (C.direct.method == DirectMethod::spread) {
     DirectSpread<C>(p, shared).run();
-  } else if constexpr (C.direct.method == DirectMethod::shift && C.conv.kind == Conv::wgrad && C.conv.turned) {
-    DirectShiftDown<C>(p, reinterpret_cast<float*>(shared)).run();
   } else if constexpr (C.direct.method == DirectMethod::shift && C.conv.kind == Conv::wgrad) {
     DirectShiftWgrad<C>(p, reinterpret_cast<float*>(shared)).run();
   } else if constexpr (C.direct.method == DirectMethod::shift) {

@@ -10,6 +10,7 @@
 #include "cleave/config/threads.h"
 #include "cleave/epilogue.h"
 #include "plan/choice/function_config.h"
+#include "plan/choice/resident_clusters.h"
 #include "plan/direct/kernels.h"
 #include "problem/problem.h"
 
@@ -19,6 +20,7 @@ namespace {
 constexpr int64_t kMostGroup = 64;     // channels of a group, made or gathered
 constexpr int64_t kMostSumTaps = 9;    // wgrad: of a filter, all of which a warp has sums of
 constexpr uint32_t kMostEights = 200;  // of K, over all classes: the kernel spells them out
+constexpr uint32_t kMostTogether = 8;  // slices of a cluster
 constexpr uint32_t kMostTaps = 64;     // along an axis
 constexpr int32_t kMostDilation = 32;
 constexpr uint32_t kWarps = kDirectThreads / 32;
@@ -85,7 +87,6 @@ GemmConfig shift_config(const GemmProblem& p, const Spec& spec) {
   GemmConfig c = direct_config(p, spec, 8);
   c.direct.method = DirectMethod::shift;
   c.direct.group = uint32_t(made_group(p.conv));
-  c.conv.turned = spec.narrow;
   c.tile.k = uint32_t(gathered_group(p.conv));
   if (p.conv.kind == Conv::wgrad) {
     c.operands.a_major = c.operands.b_major = Major::mn;
@@ -115,11 +116,6 @@ bool is_tile(const Spec& spec, const ConvLayout& conv) {
 
 /// Clocks of an SM that a tile takes: its products, and what it loads.
 double multiply_clocks(const GemmConfig& c) {
-  if (c.conv.kind == Conv::wgrad) {
-    const double taps = double(c.direct.height.taps) * c.direct.width.taps;
-    const double step = std::max((taps + 1) * kMatrixClocks, 2 * taps * kMultiplyClocks);
-    return c.tile.m / 16 * c.warps.m * step;
-  }
   uint32_t steps = 0;
   for (uint32_t i = 0; i < shift_classes(c); ++i) steps += ceil_div(shift_eights(c, i), 2u);
   const double rows = shift_row_blocks(c), blocks = shift_blocks(c);
@@ -157,7 +153,7 @@ Cut cut_of(const GemmConfig& c, const ConvLayout& conv) {
   for (uint32_t most = least; most <= across && most <= least + 64; ++most) {
     Cut cut{.columns = even_parts(across, most)};
     cut.cells[1] = ceil_div(across, cut.columns);
-    const uint32_t width = conv.kind == Conv::wgrad && c.conv.turned ? round_up(cut.cells[1], 8u) : cut.cells[1];
+    const uint32_t width = c.conv.kind == Conv::wgrad ? round_up(cut.cells[1], 8u) : cut.cells[1];
     if (width > c.tile.m) continue;
     cut.rows = even_parts(down, ceil_div(down, std::min(down, c.tile.m / width)));
     cut.cells[0] = ceil_div(down, cut.rows);
@@ -168,7 +164,7 @@ Cut cut_of(const GemmConfig& c, const ConvLayout& conv) {
     DirectShape shape;
     shape.cells[0] = cut.cells[0], shape.cells[1] = cut.cells[1], shape.together = cut.together;
     cut.pixels = shift_pixels(c, shape);
-    const double own = conv.kind == Conv::wgrad && c.conv.turned
+    const double own = c.conv.kind == Conv::wgrad
                            ? walk_clocks(c, cut.cells[0], cut.together * width / 8) / kGradientMultiply
                            : multiply;
     cut.clocks = double(cut.tiles()) * (own + load_clocks(c, cut.pixels));
@@ -186,14 +182,22 @@ uint32_t channels_of(const Choice& choice) {
   return uint32_t(choice.problem.conv.kind == Conv::wgrad ? choice.problem.m : choice.problem.n);
 }
 
-/// wgrad: as many as fill the GPU, each with a tile at least.
-void set_slices(const GemmProblem& p, const DeviceInfo& device, Spec& spec) {
-  if (p.split_k_mode == SplitKMode::none || !is_tile(spec, p.conv)) return;
-  const GemmConfig c = shift_config(p, spec);
-  const int64_t wanted =
-      p.split_k_slices > 0 ? p.split_k_slices : int64_t(device.num_sms) * resident_ctas(c) / blocks_of(p, c);
-  spec.slices = uint32_t(std::clamp<int64_t>(wanted, 1, cut_of(c, p.conv).tiles()));
+/// wgrad: as many as fill the GPU, each with a tile at least, so many of which are a cluster. False if there are none.
+bool set_slices(const GemmProblem& p, const DeviceInfo& device, uint32_t together, Spec& spec) {
+  if (p.split_k_mode == SplitKMode::none || !is_tile(spec, p.conv)) return together == 1;
+  GemmConfig c = shift_config(p, spec);
+  const Cut cut = cut_of(c, p.conv);
+  c.direct.pixels = round_up(cut.pixels, kPixelsOfStep);
+  const auto clusters = uint32_t(resident_clusters(together, device)) * std::max(ctas_of_sm(c), 1u);
+  const int64_t most = std::min<int64_t>(std::max(clusters / blocks_of(p, c), 1u) * together, cut.tiles());
+  const int64_t even = ceil_div(cut.tiles(), ceil_div(cut.tiles(), most));  // none has more tiles than another wants
+  const int64_t slices =
+      p.split_k_slices > 0 ? std::min<int64_t>(p.split_k_slices, cut.tiles()) : round_up(even, int64_t(together));
+  if (slices < together || slices > cut.tiles() || slices % together != 0) return false;
+  spec.slices = uint32_t(slices);
+  spec.cluster_k = together;
   if (spec.slices > 1) spec.split = SplitKMode::parallel;
+  return true;
 }
 
 }  // namespace
@@ -203,16 +207,20 @@ std::optional<Spec> direct_shift_spec(const GemmProblem& p, const DeviceInfo& de
   std::optional<Spec> best;
   double least = std::numeric_limits<double>::infinity();
   const int64_t channels = p.batch * made_group(p.conv);
+  const bool back = p.conv.kind == Conv::wgrad;
   for (const uint32_t n : {64u, 32u, 16u, 8u}) {
     // Narrower ones read half of a sector and of a line.
     if (n > std::bit_ceil(uint64_t(channels)) || (n < 32 && int64_t(n) < channels)) continue;
     for (uint32_t m = 16; m <= 16 * 4 * kWarps; m *= 2) {
-      Spec spec{.family = KernelFamily::direct, .tile_m = m, .tile_n = n};
-      if (p.conv.kind == Conv::wgrad) set_slices(p, device, spec);
-      const auto choice = make_direct_shift_choice(p, device, spec);
-      if (!choice) continue;
-      const double us = predict_direct_shift_us(*choice, device);
-      if (us < least) best = spec, least = us;
+      const Spec spec{.family = KernelFamily::direct, .tile_m = m, .tile_n = n};
+      for (uint32_t together = 1; together <= (back ? kMostTogether : 1); together *= 2) {
+        Spec own = spec;
+        if (back && !set_slices(p, device, together, own)) continue;
+        const auto choice = make_direct_shift_choice(p, device, own);
+        if (!choice) continue;
+        const double us = predict_direct_shift_us(*choice, device);
+        if (us < least) best = own, least = us;
+      }
     }
   }
   return best;
@@ -222,9 +230,9 @@ std::optional<Choice> make_direct_shift_choice(const GemmProblem& problem, const
   // A tuned file's tile may be anything.
   if (!is_tile(spec, problem.conv) || !is_served(problem, device)) return std::nullopt;
   const bool back = problem.conv.kind == Conv::wgrad, sliced = spec.split == SplitKMode::parallel && spec.slices > 1;
-  if (spec.cluster_k == 0 || spec.cluster_k > 8 || spec.slices % spec.cluster_k != 0) return std::nullopt;
-  if (spec.cluster_k > 1 && (!spec.narrow || device.compute_capability < 90)) return std::nullopt;
-  if ((sliced ? !back : spec.split != SplitKMode::none || spec.slices != 1)) return std::nullopt;
+  if (spec.cluster_k == 0 || spec.cluster_k > kMostTogether || spec.slices % spec.cluster_k != 0) return std::nullopt;
+  if (spec.cluster_k > 1 && (!back || device.compute_capability < 90)) return std::nullopt;
+  if (sliced ? !back : spec.split != SplitKMode::none || spec.slices != 1) return std::nullopt;
   Choice choice{.spec = spec, .problem = problem};
   GemmProblem& p = choice.problem;
   (back ? p.m : p.n) *= p.batch;
