@@ -110,8 +110,8 @@ CLEAVE_HD constexpr uint32_t shift_filters(const GemmConfig& c) {
   return c.conv.kind == Conv::dgrad ? shift_channels(c) : c.tile.n;
 }
 
-/// wgrad, down the images: what one line's tap meets, tap `shift_ahead` + it met of the line before, so that of a line's
-/// taps `shift_kept` are there. Matrices of as many taps are held: that of tap `r` of the `line`th is in this place.
+/// wgrad, down the images: what a tap of a line meets, the tap `shift_ahead` further met in the line before, so that a
+/// line finds `shift_kept` taps' pixels. As many are held; those of tap `r` of the `line`th have a place.
 CLEAVE_HD constexpr uint32_t shift_ahead(const DirectAxis& down) {
   return down.stride % down.dilation == 0 ? min_of(down.stride / down.dilation, down.taps) : down.taps;
 }

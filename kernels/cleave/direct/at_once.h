@@ -140,8 +140,8 @@ class DirectAtOnce {
     }
   }
 
-  /// Of the thread's channel `v`, at `tap`, for channel `other` of its group: filters lie one after another, each tap by
-  /// tap, with a group's channels.
+  /// What channel `v` of the thread's has at `tap` for channel `other` of its group. Filters lie one after another,
+  /// each tap by tap, with a group's channels.
   CLEAVE_DEVICE static float filter_of(const Piece (&filters)[kPieces], uint32_t v, uint32_t tap, uint32_t other) {
     constexpr bool kBack = kKind == Conv::dgrad;
     const uint32_t filter = kBack ? v / kGroup * kGroup + other : v, channel = kBack ? v % kGroup : other;

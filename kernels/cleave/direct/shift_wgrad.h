@@ -3,8 +3,8 @@
 //
 // Roles      all warps copy, then multiply: of warps.m x warps.k, those of one m have the same 16 filters, 16 channels
 //            that their groups have, and all taps; k of them take turns at pairs of strips of 8 outputs
-// Operands   pixels and outputs' gradients in two stages of shared memory, both the way that ldmatrix turns. A warp goes
-//            down its strips: of each line of pixels it reads what it has not read for the line before
+// Operands   pixels and outputs' gradients in two stages of shared memory, both the way that ldmatrix turns. A warp
+//            goes down its strips: of each line of pixels it reads what it has not read for the line before
 // Split      K: CTAs of the same groups take turns at tiles of outputs
 // Sums       float32; a warp's, then those of a CTA in the order of its warps, then of the slices
 //            (split_k/cluster_sums.h, or slice_sums.h)
@@ -125,7 +125,7 @@ class DirectShiftWgrad {
       walk(stage, pair * 2, images * strips_, columns, begin, min_of(begin + part, lines), sums);
   }
 
-  /// Of a tile: few, so that subtracting is faster than to divide.
+  /// A tile's: few, so that subtracting is faster than to divide.
   struct Strip {
     uint32_t image = 0, strip = 0;
   };

@@ -66,7 +66,7 @@ uint32_t strips_of(const Choice& choice) {
   return ceil_div(pixels_made(conv.kind, conv.axes[2]), choice.config.tile.m);
 }
 
-/// Of a thread.
+/// A thread's.
 double instructions(const GemmConfig& c) {
   const double vector = c.direct.vector, taps = double(c.direct.height.taps) * c.direct.width.taps * c.direct.group;
   const double pixels = double(c.direct.height.taps) * gathered_span(c.conv.kind, c.direct.width, c.tile.m).size();
