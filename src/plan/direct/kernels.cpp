@@ -90,11 +90,15 @@ bool deal_slices(Choice& choice, int64_t tiles, uint32_t blocks) {
   return true;
 }
 
-double slice_sums_us(const Choice& choice) {
+double sums_us(const Choice& choice) {
   constexpr double kBytesPerUs = 50e3;  // of a CTA: an H200 took 1.7 to 2.7 us for 100 KB, kernel by kernel
+  return direct_made(choice.config) * sizeof(float) / kBytesPerUs;
+}
+
+double slice_sums_us(const Choice& choice) {
   if (choice.spec.slices == 1) return 0;
   const DirectReduction of(choice.spec.slices);
-  return double(of.team + of.teams) * direct_made(choice.config) * sizeof(float) / kBytesPerUs;
+  return double(of.team + of.teams) * sums_us(choice);
 }
 
 bool groups_adjoin(const GemmProblem& p) {
