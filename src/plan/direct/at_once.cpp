@@ -21,8 +21,8 @@ constexpr uint32_t kMostStrip = 8, kMostVector = 4;
 
 // Fitted to 140 times of an H200, of which they are 10 % off. A thread's instructions wait for each other, and those of
 // an SM's threads take turns.
-constexpr double kLaunchUs = 1.5, kOwnClocks = 2.0, kTurnClocks = 1.28;
-constexpr double kMemoryShare = 1.13;
+constexpr double kLaunchUs = 1.34, kOwnClocks = 3, kTurnClocks = 1.29;
+constexpr double kMemoryShare = 1.18;
 
 GemmConfig at_once_config(const GemmProblem& p, const Spec& spec) {
   GemmConfig c = direct_config(p, spec, spec.columns);
