@@ -125,7 +125,8 @@ def of_sums(
         values = values + bias
         row_squares = row_squares + (bias * bias).sum() / max(math.prod(bias.shape), 1)
     magnitudes = arrays.xp.sqrt(row_squares)
-    slack = _sum_roundoff(case) * magnitudes[..., None]
+    # A sum loses what it has reached: the largest of millions, six times its row's magnitude and more.
+    slack = _sum_roundoff(case) * arrays.xp.maximum(magnitudes[..., None], abs(values))
     if case.activation in GATED:
         gates, values = opened(case.activation, values)
         factor = activate(arrays, "silu", gates)
@@ -153,7 +154,7 @@ def of_sums(
 
 
 def _sum_roundoff(case: GemmCase) -> float:
-    """How far a sum may be off before it is rounded to D's type, in magnitudes of its row."""
+    """How far a sum may be off before it is rounded to D's type, over what it reaches."""
     if case.result_dtype == "int32":
         return 0.0
     float32 = DTYPES["float32"].roundoff
