@@ -34,9 +34,9 @@ constexpr double kRowClocks = 1.7;           // of an SM, for what a tile's row 
 constexpr double kL2BytesPerClock = 24;      // of an SM: pixels,
 constexpr double kFilterBytesPerClock = 60;  // and filters
 constexpr double kMemoryShare = 0.85;
-// Weight gradients: fitted to 229 times of an H200, of which they are 10 % off. A CTA's tile, and each line that its warps
-// load, take a while; what they read from shared memory is an SM's. Sums of slices, in slice_sums_us's unit, and where
-// clusters add theirs up.
+// Weight gradients: fitted to 229 times of an H200, of which they are 10 % off. A CTA's tile, and each line that its
+// warps load, take a while; what they read from shared memory is an SM's. Sums of slices, in slice_sums_us's unit, and
+// where clusters add theirs up.
 constexpr double kGradientUs = 7.6, kTileClocks = 1900, kLineClocks = 53, kReadClocks = 10.8;
 constexpr double kMeetUs = 1.8, kSlicesFactor = 1.46, kClusterFactor = 1.42, kClustersFactor = 0.96;
 
