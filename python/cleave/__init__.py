@@ -221,4 +221,3 @@ _library_paths.register()
 _mistakes.explain(sys.modules[__name__], moe, op)
 for _function in (_core.mixed_gemm, _core.plan_mixed_gemm):  # get what those of cleave do not know
     _mistakes.explain_function(_function)
-_mistakes.explain(compat.deep_gemm, compat.flashinfer, compat.torch, compat.vllm)

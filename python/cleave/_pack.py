@@ -60,7 +60,10 @@ def build_pack(path: str | os.PathLike, plans: Any = None) -> Pack:
 
 def sources_of(plans: Any) -> list[tuple[str, str]]:
     """The kernels of one plan or several as (source, architecture), each once."""
-    several = plans if isinstance(plans, Iterable) else [plans]
+    several = [*plans] if isinstance(plans, Iterable) else [plans]
+    for plan in several:
+        if not hasattr(plan, "kernel_sources"):
+            raise TypeError(f"plans has a {type(plan).__name__}; it must be a GemmPlan or QuantizePlan, or several")
     return list(dict.fromkeys((source, plan.kernel_arch) for plan in several for source in plan.kernel_sources))
 
 

@@ -86,7 +86,7 @@ def pytorch(
             raise ValueError(f'name is "{name}", which is loaded already; choose another')
         if sources == "cuda":
             _check_nvcc()
-    folder = Path(sourcedir).absolute()
+    folder = _folder(sourcedir)
     _core.emit(
         plan,
         name,
@@ -112,7 +112,7 @@ def cpp(
     """
     plan = _planned(op)
     _check_name(name)
-    folder = Path(sourcedir).absolute()
+    folder = _folder(sourcedir)
     _core.emit(plan, name, str(folder), target="cpp", sources=sources, archs=_listed(archs))
     return folder
 
@@ -127,7 +127,15 @@ def _planned(operation: Any) -> _core.GemmPlan:
     return plan
 
 
+def _folder(sourcedir: str | Path) -> Path:
+    if not isinstance(sourcedir, str | os.PathLike):
+        raise TypeError(f"sourcedir is {sourcedir!r}; it must be a path")
+    return Path(sourcedir).absolute()
+
+
 def _check_name(name: str) -> None:
+    if not isinstance(name, str):
+        raise TypeError(f"name is {name!r}; it must be a string")
     if not name.isidentifier() or keyword.iskeyword(name):
         raise ValueError(f'name is "{name}"; it must be an identifier, such as "projection"')
 

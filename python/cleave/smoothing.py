@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from numbers import Real
 from typing import Any
 
 from ._weights.arrays import check_array
@@ -31,9 +32,11 @@ def smooth(amax: Any, weight: Any, alpha: float = 0.5) -> tuple[Any, Any]:
         The divisors, [K], and the folded weight, [N, K], both float32.
 
     Raises:
-        TypeError: amax is not float32, or one is no array. ValueError: the shapes do not match, alpha is not from 0 to
-            1, or amax has a negative value or a NaN, which no magnitudes have.
+        TypeError: amax is not float32, alpha no number, or one is no array. ValueError: the shapes do not match, alpha
+            is not from 0 to 1, or amax has a negative value or a NaN, which no magnitudes have.
     """
+    if not isinstance(alpha, Real):
+        raise TypeError(f"alpha is {alpha!r}; it must be a number from 0 to 1")
     if not 0 <= alpha <= 1:
         raise ValueError(f"alpha is {alpha}; it must be from 0 to 1")
     for name, array in (("amax", amax), ("weight", weight)):

@@ -124,10 +124,7 @@ class Builder {
   void place_bias() {
     const Operand& bias = *t_.bias;
     check(bias, "bias", {1, 1, kFloatTypes});
-    if (line_length(bias) != call_.shape[1]) {
-      refuse_value("bias is {}; it must be ({},), contiguous, a value for each channel of the output", shape_text(bias),
-                   call_.shape[1]);
-    }
+    check_line(bias, "bias", call_.shape[1], ", a value for each channel of the output");
     p_.bias = Bias::row;
     p_.bias_dtype = bias.dtype;
     if (p_.batch > 1) p_.bias_stride_batch = p_.n;

@@ -314,9 +314,7 @@ class Builder {
 
   const int32_t* line(const Operand& zero_points, const char* name, int64_t length) const {
     check(zero_points, name, {1, 2, kInt32});
-    if (line_length(zero_points) != length) {
-      refuse_value("{} is {}; it must be ({},), contiguous", name, shape_text(zero_points), length);
-    }
+    check_line(zero_points, name, length);
     return static_cast<const int32_t*>(zero_points.data);
   }
 

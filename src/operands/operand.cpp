@@ -152,6 +152,14 @@ std::optional<int64_t> line_length(const Operand& x) {
   return length;
 }
 
+void check_line(const Operand& x, const char* name, int64_t length, const char* what) {
+  if (line_length(x) == length) return;
+  const bool is_spread = std::count_if(x.shape, x.shape + x.ndim, [](int64_t size) { return size != 1; }) == 1 &&
+                         std::find(x.shape, x.shape + x.ndim, length) != x.shape + x.ndim;
+  if (is_spread) refuse_value("{} is not contiguous. {}", name, contiguous_remedy(name, false));
+  refuse_value("{} is {}; it must be ({},), contiguous{}", name, shape_text(x), length, what);
+}
+
 float* one_value(const Operand& operand, const char* name, int device, const char* leader) {
   check_form(operand, name, {0, Operand::kMaxRank, kFloat32}, device, leader);
   if (line_length(operand) != 1) refuse_value("{} is {}; it must hold one value", name, shape_text(operand));

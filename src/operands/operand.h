@@ -93,6 +93,9 @@ uint32_t alignment_of(const void* data);
 /// The number of elements if they are one contiguous line, else nullopt.
 std::optional<int64_t> line_length(const Operand& operand);
 
+/// Throws Error unless it is a contiguous line of so many elements; `what` may say of what, after a comma.
+void check_line(const Operand& operand, const char* name, int64_t length, const char* what = "");
+
 /// The address of a tensor of one float32. Throws Error, as check_form does, for any other.
 float* one_value(const Operand& operand, const char* name, int device, const char* leader);
 

@@ -165,11 +165,6 @@ class Builder {
     check_form(operand, name, form, t_.x->device, "x");
   }
 
-  void check_line(const Operand& operand, const char* name, int64_t length) const {
-    if (line_length(operand) == length) return;
-    refuse_value("{} is {}; it must be ({},), contiguous", name, shape_text(operand), length);
-  }
-
   MatrixLayout made_scales(const MatrixShape& shape, Major major) {
     const bool by_row = major == Major::k;
     return {.dtype = DType::f32,

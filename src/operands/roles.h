@@ -11,7 +11,7 @@
 namespace cleave {
 
 struct Role {
-  char operand;
+  std::string_view operand;
   std::string_view name;
 };
 

@@ -147,7 +147,13 @@ Placement amax_of(const GemmProblem& p) {
   return vector_of(DType::f32, p.has_amax ? 1 : 0);
 }
 Placement scale_out_of(const GemmProblem& p) {
-  return scales_of(p.scale_out, p.m, p.n, entries_of_d(p));
+  Placement place = scales_of(p.scale_out, p.m, p.n, entries_of_d(p));
+  if (p.scale_out.kind == Scaling::none) return place;
+  // What is written shares nothing: a stride of 0 is no single value there.
+  place.rows = p.m;
+  place.columns = ceil_div<int64_t>(p.n, kScaleBlock);
+  place.batch = entries_of_d(p);
+  return place;
 }
 Placement epilogue_input_of(const GemmProblem& p, uint32_t input) {
   return place_like_d(p, p.epilogue.inputs[input]);

@@ -68,7 +68,8 @@ TEST(DirectShift, RowsAndTapsMeetWhatTheDefinitionSays) {
       EXPECT_EQ(c.warps.m * c.warps.n * c.warps.k * 32, kDirectThreads);
       EXPECT_GE(shape.blocks.divisor * c.tile.n, shape.channels);
       EXPECT_EQ(choice.blocks % shape.blocks.divisor, 0u);  // a CTA's filters stay
-      EXPECT_LE(shape.together * shape.cells[0] * shape.cells[1], c.tile.m);
+      const uint32_t width = forward && kind != Conv::fprop ? round_up(shape.cells[1], 8u) : shape.cells[1];
+      EXPECT_LE(shape.together * shape.cells[0] * width, c.tile.m);
       EXPECT_LE(shift_pixels(c, shape), c.direct.pixels);
       const uint32_t lines = shift_reach(kind, c.direct.height, shape.cells[0]);
       const uint32_t columns = shift_reach(kind, c.direct.width, shape.cells[1]);
@@ -123,6 +124,28 @@ TEST(DirectShift, RowsAndTapsMeetWhatTheDefinitionSays) {
   EXPECT_GT(served, 300);
 }
 
+/// Taps in their order, each of which leaves its place to the one that many further.
+TEST(DirectShift, HeldPixelsAreThoseThatTapsMeet) {
+  for (uint32_t taps = 1; taps <= 9; ++taps) {
+    for (uint32_t stride = 1; stride <= 4; ++stride) {
+      for (uint32_t dilation = 1; dilation <= 4; ++dilation) {
+        const DirectAxis down{.taps = taps, .stride = stride, .dilation = dilation};
+        const uint32_t kept = shift_kept(down), held = shift_held(down);
+        std::vector<uint32_t> lines(held);  // gathered
+        for (uint32_t r = 0; r < kept; ++r) lines[shift_held_place(down, 0, r)] = r * dilation;
+        for (uint32_t line = 0; line < 12; ++line) {
+          if (kept == 0) lines[shift_held_place(down, line, 0)] = line * stride;
+          for (uint32_t r = 0; r < taps; ++r) {
+            uint32_t& place = lines[shift_held_place(down, line % held, r)];
+            ASSERT_EQ(place, line * stride + r * dilation) << taps << " " << stride << " " << dilation;
+            if (r + held < taps) place = line * stride + (r + held) * dilation;
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(DirectShift, IsChosenForGroupsOfFewChannels) {
   const ConvAxis axis{.size = 28, .filter = 3, .pad_begin = 1, .pad_end = 1};
   for (const Conv kind : {Conv::fprop, Conv::dgrad}) {
@@ -153,6 +176,38 @@ TEST(DirectShift, SpillsNothing) {
   }
   EXPECT_EQ(sources.size(), 3u);
   for (const char* arch : {"sm_80", "sm_90a"}) expect_no_spills(sources, arch, 128);
+}
+
+TEST(DirectShift, GradientsSpillNothing) {
+  std::set<std::string> sources, of_clusters;
+  const auto add = [](const GemmProblem& p, const char* spec, std::set<std::string>& to) {
+    const auto choice = choose(p, spec);
+    ASSERT_TRUE(choice) << spec;
+    to.insert(gemm_source(choice->config));
+  };
+  for (const auto& [down, across] : {std::pair{3, 3}, {1, 9}, {9, 1}, {4, 2}, {2, 4}, {1, 1}}) {
+    for (const int32_t stride : {1, 2}) {
+      const ConvAxis height{.size = 28, .filter = down, .stride = stride}, width{.size = 28, .filter = across};
+      const GemmProblem p = groups_of(4, 32, 32, height, width, Conv::wgrad);
+      add(p, "direct 128x32 parallel 4", sources);
+      add(p, "direct 256x64 parallel 4 clusters 2", of_clusters);
+    }
+  }
+  EXPECT_EQ(sources.size(), 12u);
+  EXPECT_EQ(of_clusters.size(), 12u);
+  for (const char* arch : {"sm_80", "sm_90a"}) expect_no_spills(sources, arch, 128);
+  expect_no_spills(of_clusters, "sm_90a", 128);
+}
+
+TEST(DirectShift, ClustersAreWhole) {
+  const ConvAxis axis{.size = 14, .filter = 3, .pad_begin = 1, .pad_end = 1};
+  const GemmProblem p = groups_of(8, 32, 32, axis, axis, Conv::wgrad, 20);
+  EXPECT_TRUE(serves(p, "direct 256x32 parallel 8 clusters 8"));
+  EXPECT_TRUE(serves(p, "direct 256x32 parallel 6 clusters 3"));
+  for (const char* spec : {"direct 256x32 parallel 6 clusters 4", "direct 256x32 parallel 16 clusters 16"})
+    EXPECT_FALSE(serves(p, spec)) << spec;
+  const auto ampere = make_choice(p, model_device("sm_80"), *parse_spec("direct 256x32 parallel 8 clusters 8"));
+  EXPECT_FALSE(ampere);
 }
 
 TEST(DirectShift, SlicesOfWeightGradientsHaveATileEach) {

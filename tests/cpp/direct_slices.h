@@ -15,7 +15,7 @@ inline void expect_slices(const Choice& choice, int64_t asked) {
     EXPECT_EQ(choice.spec.slices, uint32_t(asked));
   }
   EXPECT_EQ(choice.spec.split, choice.spec.slices > 1 ? SplitKMode::parallel : SplitKMode::none);
-  EXPECT_EQ(choice.partial_bytes > 0, choice.spec.slices > 1);
+  EXPECT_EQ(choice.partial_bytes > 0, choice.spec.slices > choice.spec.cluster_k);
   EXPECT_LE(direct_made(choice.config) * sizeof(float), smem_plan(choice.config).bytes);
 }
 

@@ -34,6 +34,7 @@ TEST(Spec, EveryOneComesBack) {
               .gather = random.coin(),
               .half_lines = random.coin(),
               .narrow = random.coin(),
+              .at_once = random.coin(),
               .product = random.coin(),
               .apart = random.coin(),
               .halves = random.coin(),

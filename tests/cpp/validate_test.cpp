@@ -246,6 +246,9 @@ TEST(Validate, ScalesOfDThatAreFound) {
   GemmProblem bad = p;
   bad.has_scale_d = true;
   expect_refusal(bad, {"scale_d is given beside out_scale"});
+  bad = p;
+  bad.scale_out.stride_row = 0;  // one value for all rows, as scales that are read may have it
+  expect_refusal(bad, {"scale_out overlaps itself: with strides 0, "});
   p.scale_out = {};
   expect_refusal(p, {"ue8m0_scale_out (use_ue8m0) is set"});
 }

@@ -52,6 +52,10 @@ CUTS += [
         ("6x5 columns 1", 2),
     )
 ]
+CUTS_AT_ONCE = [
+    f"direct {strip}x{channels} at_once columns {vector}"
+    for strip, channels, vector in ((1, 64, 4), (2, 32, 2), (3, 48, 2), (4, 64, 2), (5, 128, 4), (6, 8, 1), (7, 64, 2))
+]
 CUTS_OF_GRADIENTS = [
     f"direct {strip}x{channels} columns {vector}{split}"
     for strip, channels, vector in ((8, 32, 2), (4, 48, 2), (3, 32, 4), (4, 24, 1), (2, 5, 1))
@@ -77,6 +81,25 @@ def served(case: Case, cuts: list[str]) -> int:
 def test_cuts_of_columns(name: str, kind: str) -> None:
     case = Case(kind, LAYERS[name], options={"kernel": "direct"})
     assert served(case, CUTS) > 1
+
+
+NOT_AT_ONCE = ("7x7", "odd channels")  # too many registers; filters that are not whole pieces of 16 bytes
+
+
+@pytest.mark.parametrize("name", [name for name in LAYERS if name not in NOT_AT_ONCE])
+@pytest.mark.parametrize("kind", ["fprop", "dgrad"])
+def test_cuts_at_once(name: str, kind: str) -> None:
+    case = Case(kind, LAYERS[name], options={"kernel": "direct"})
+    assert served(case, CUTS_AT_ONCE) > 1
+
+
+@pytest.mark.parametrize("kind", ["fprop", "dgrad"])
+def test_all_at_once_finish_what_they_make(kind: str) -> None:
+    """All types, with C, bias and an activation; float32 has fewer channels a thread."""
+    of = depthwise(3, 96, Axis(7, 3, 1, 1, 1), Axis(7, 3, 1, 1, 1))
+    for dtype in DTYPES:
+        case = Case(kind, of, dtype, options={"kernel": "direct"}, has_c=True, has_bias=True, activation="relu")
+        assert served(case, CUTS_AT_ONCE) > 1
 
 
 @pytest.mark.parametrize("name", [name for name in LAYERS if name != "groups of 4"])  # more sums than registers

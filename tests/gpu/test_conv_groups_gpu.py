@@ -113,7 +113,7 @@ def test_gradients_of_groups_filters(name: str) -> None:
     case = Case("wgrad", GROUPS_OF_CHANNELS[name], options={"kernel": "direct"})
     served = 0
     for tile in ("128x16", "256x32", "128x32", "128x64", "256x64"):
-        for slices in ("", " parallel 2", " parallel 5"):
+        for slices in ("", " parallel 2", " parallel 5", " parallel 2 clusters 2", " parallel 6 clusters 3"):
             try:
                 case.check_kernel(f"direct {tile}{slices}")
                 served += 1

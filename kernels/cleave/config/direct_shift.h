@@ -110,6 +110,22 @@ CLEAVE_HD constexpr uint32_t shift_filters(const GemmConfig& c) {
   return c.conv.kind == Conv::dgrad ? shift_channels(c) : c.tile.n;
 }
 
+/// wgrad, down the images: what a tap of a line meets, the tap `shift_ahead` further met in the line before, so that a
+/// line finds `shift_kept` taps' pixels. As many are held; those of tap `r` of the `line`th have a place.
+CLEAVE_HD constexpr uint32_t shift_ahead(const DirectAxis& down) {
+  return down.stride % down.dilation == 0 ? min_of(down.stride / down.dilation, down.taps) : down.taps;
+}
+CLEAVE_HD constexpr uint32_t shift_kept(const DirectAxis& down) {
+  const uint32_t kept = down.taps - shift_ahead(down);
+  return kept > 2 ? 0 : kept;  // registers
+}
+CLEAVE_HD constexpr uint32_t shift_held(const DirectAxis& down) {
+  return max_of(shift_kept(down), 1u);
+}
+CLEAVE_HD constexpr uint32_t shift_held_place(const DirectAxis& down, uint32_t line, uint32_t r) {
+  return (r + line * shift_ahead(down)) % shift_held(down);
+}
+
 /// wgrad: warps that share 16 filters, each with 16 channels that meet them; bytes of an output's gradient.
 CLEAVE_HD constexpr uint32_t shift_wgrad_parts(const GemmConfig& c) {
   return ceil_div(max_of(16 / c.direct.group, 1u) * shift_parts(c), 2u);

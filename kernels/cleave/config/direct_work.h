@@ -26,12 +26,18 @@ CLEAVE_HD constexpr uint32_t direct_sums(const GemmConfig& c) {
   const uint32_t lines = c.direct.method == DirectMethod::columns ? c.direct.height.taps : 1;
   return lines * c.direct.width.taps * c.direct.group * c.direct.vector;
 }
+
+/// shift, wgrad: from a filter's sums to the next one's, so that those of eight filters lie in different banks.
+CLEAVE_HD constexpr uint32_t shift_sum_row(const GemmConfig& c) {
+  const uint32_t elements = c.direct.height.taps * c.direct.width.taps * c.tile.k;
+  return elements + (40 - elements % 32) % 32;
+}
 CLEAVE_HD constexpr uint32_t direct_made(const GemmConfig& c) {
   const uint32_t taps = c.direct.height.taps * c.direct.width.taps;
   if (c.direct.method == DirectMethod::spread) return tap_made(c);
   if (c.direct.method == DirectMethod::windows) return c.tile.n * taps * c.direct.vector;
-  if (c.direct.method == DirectMethod::shift || c.direct.method == DirectMethod::lines)
-    return c.tile.n * taps * c.tile.k;
+  if (c.direct.method == DirectMethod::shift) return c.tile.n * shift_sum_row(c);
+  if (c.direct.method == DirectMethod::lines) return c.tile.n * taps * c.tile.k;
   return c.tile.n * taps * c.direct.group;
 }
 

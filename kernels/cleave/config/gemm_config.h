@@ -116,8 +116,9 @@ struct ConvConfig {
 /// of one tap, they are pixels in registers (config/direct_rows.h). columns: multiply-adds, line by line down the
 /// images (config/direct_columns.h). lines: weight gradients of few filters, by lines of pixels in registers
 /// (config/direct_lines.h). staged: weight gradients by multiply-adds, from lines of pixels in shared memory
-/// (config/direct_staged_wgrad.h).
-enum class DirectMethod : uint8_t { pixels, windows, spread, shift, rows, columns, lines, staged };
+/// (config/direct_staged_wgrad.h). at_once: multiply-adds, of small images, whose pixels all come at the same time
+/// (config/direct_at_once.h).
+enum class DirectMethod : uint8_t { pixels, windows, spread, shift, rows, columns, lines, staged, at_once };
 
 /// direct: a CTA makes tile.n channels; of a line, `strips` of tile.m pixels beside each other.
 struct DirectConfig {

@@ -2,6 +2,7 @@
 // launch and the number of stages, and by the kernels for the offsets.
 #pragma once
 
+#include "cleave/config/direct_at_once.h"
 #include "cleave/config/direct_lines.h"
 #include "cleave/config/direct_pixels.h"
 #include "cleave/config/direct_rows.h"
@@ -67,13 +68,14 @@ CLEAVE_HD constexpr SmemPlan smem_plan(const GemmConfig& c) {
   SmemPlan plan;
   if (c.family == KernelFamily::direct) {
     const bool back = c.conv.kind == Conv::wgrad;
-    plan.bytes = c.direct.method == DirectMethod::windows  ? window_bytes(c)
-                 : c.direct.method == DirectMethod::spread ? (back ? tap_bytes(c) : spread_bytes(c))
-                 : c.direct.method == DirectMethod::shift  ? shift_bytes(c)
-                 : c.direct.method == DirectMethod::rows   ? rows_bytes(c)
-                 : c.direct.method == DirectMethod::lines  ? lines_bytes(c)
-                 : c.direct.method == DirectMethod::staged ? staged_wgrad_bytes(c)
-                 : back                                    ? direct_places(c) * direct_made(c) * uint32_t(sizeof(float))
+    plan.bytes = c.direct.method == DirectMethod::windows   ? window_bytes(c)
+                 : c.direct.method == DirectMethod::spread  ? (back ? tap_bytes(c) : spread_bytes(c))
+                 : c.direct.method == DirectMethod::shift   ? shift_bytes(c)
+                 : c.direct.method == DirectMethod::rows    ? rows_bytes(c)
+                 : c.direct.method == DirectMethod::lines   ? lines_bytes(c)
+                 : c.direct.method == DirectMethod::staged  ? staged_wgrad_bytes(c)
+                 : c.direct.method == DirectMethod::at_once ? at_once_bytes(c)
+                 : back ? direct_places(c) * direct_made(c) * uint32_t(sizeof(float))
                  : c.direct.method == DirectMethod::columns ? columns_bytes(c)
                                                             : pixels_bytes(c);
     return plan;

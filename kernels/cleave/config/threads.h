@@ -1,6 +1,7 @@
 // A CTA's threads, their registers and what each has of a tile's sums.
 #pragma once
 
+#include "cleave/config/direct_at_once.h"
 #include "cleave/config/direct_columns.h"
 #include "cleave/config/direct_work.h"
 #include "cleave/config/loads.h"
@@ -56,6 +57,7 @@ CLEAVE_HD constexpr uint32_t resident_ctas(const GemmConfig& c) {
     if (c.conv.kind != Conv::wgrad && !has_column_ring(c) && registers <= 50) return 3;
     return registers <= kColumnRegisters ? 2 : 1;
   }
+  if (c.direct.method == DirectMethod::at_once) return at_once_registers(c) <= 44 ? 3 : 2;
   if (c.conv.kind == Conv::wgrad && c.direct.method == DirectMethod::shift) return 2;
   if (c.direct.method == DirectMethod::lines) return 2;
   if (c.direct.method == DirectMethod::pixels || c.conv.kind == Conv::wgrad) return c.direct.pixels > 0 ? 2 : 1;

@@ -14,6 +14,31 @@ CLEAVE_HD constexpr int32_t shift_first(Conv kind, const DirectAxis& axis, uint3
   return first_gathered(kind, axis, made, pad) + shift_span(kind, axis).first;
 }
 
+/// A line of `columns` pixels, whose first is at `from`, on its way to shared memory: 16 bytes of `Pieces` a lane.
+/// Those from `first` on exist, `count` of them, of as many channels; the others are zeros.
+template <uint32_t Pieces, uint32_t PixelBytes>
+CLEAVE_DEVICE void load_shift_line(uint32_t to, const uint16_t* from, int64_t stride, uint32_t columns, int32_t first,
+                                   uint32_t count, uint32_t channels) {
+  constexpr uint32_t kAtOnce = max_of(32 / Pieces, 1u);
+  const uint32_t lane = threadIdx.x % 32;
+  CLEAVE_UNROLL
+  for (uint32_t begin = 0; begin < Pieces; begin += 32) {
+    const uint32_t piece = begin + (Pieces < 32 ? lane % Pieces : lane);
+    uint32_t column = Pieces < 32 ? lane / Pieces : 0;
+    if (column >= kAtOnce || piece >= Pieces) continue;
+    if (piece * 8 >= channels) count = 0;
+    const uint16_t* at = from + column * stride + piece * 8;
+    uint32_t own = to + column * PixelBytes + piece * 16;
+    CLEAVE_NO_UNROLL
+    for (; column < columns; column += kAtOnce) {
+      const bool exists = column - uint32_t(first) < count;
+      ptx::copy_async<16>(own, at, exists ? 16 : 0);  // which reads nothing where there is none
+      at += kAtOnce * stride;
+      own += kAtOnce * PixelBytes;
+    }
+  }
+}
+
 /// Those that a tile's cells meet, of its groups' channels; zeros outside of the images. By all threads, of which each
 /// has yet to wait for its copies.
 template <GemmConfig C>
@@ -21,28 +46,26 @@ CLEAVE_DEVICE void load_shift_pixels(const DirectShape& shape, const OperandPara
                                      uint32_t stage) {
   constexpr Conv kKind = C.conv.kind;
   constexpr DirectAxis kDown = C.direct.height, kAcross = C.direct.width;
-  constexpr uint32_t kPieces = shift_channels(C) / 8, kPixelBytes = shift_pixel_bytes(C);
+  constexpr uint32_t kPixelBytes = shift_pixel_bytes(C);
   const uint32_t lines = shift_reach(kKind, kDown, shape.cells[0]);
   const uint32_t columns = shift_reach(kKind, kAcross, shape.cells[1]);
   const uint32_t channel0 = tile.channel * shift_channels(C);
-  const uint32_t channels = shift_gathered(C, shape) - channel0;
   const int32_t y0 = shift_first(kKind, kDown, tile.row * shape.cells[0] * shift_cell(kKind, kDown), shape.pad[0]);
   const int32_t x0 =
       shift_first(kKind, kAcross, tile.column * shape.cells[1] * shift_cell(kKind, kAcross), shape.pad[1]);
-  const auto* const pixels = static_cast<const uint16_t*>(images.data);
-  for (uint32_t line = threadIdx.x / 32; line < shape.together * lines; line += kDirectThreads / 32) {
-    const uint32_t image = tile.image * shape.together + line / lines;
-    const int32_t y = y0 + int32_t(line % lines);
-    const bool exists = image < shape.images && is_inside(y, shape.gathered[0]);
-    const int64_t from = pixel_number(int64_t(image), y, x0, shape.gathered) * images.stride + channel0;
-    const uint32_t to = stage + line * columns * kPixelBytes;
-#pragma unroll 4
-    for (uint32_t i = threadIdx.x % 32; i < columns * kPieces; i += 32) {
-      const uint32_t column = i / kPieces, channel = i % kPieces * 8;
-      const bool inside = exists && channel < channels && is_inside(x0 + int32_t(column), shape.gathered[1]);
-      ptx::copy_async<16>(to + column * kPixelBytes + channel * 2,
-                          pixels + (inside ? from + column * images.stride + channel : 0), inside ? 16 : 0);
+  const int64_t line_elements = shape.gathered[1] * images.stride;
+  const uint32_t image0 = tile.image * shape.together;
+  const uint16_t* from = static_cast<const uint16_t*>(images.data) + channel0 +
+                         pixel_number(int64_t(image0), y0, x0, shape.gathered) * images.stride;
+  for (uint32_t image = 0; image < shape.together; ++image) {
+    for (uint32_t line = threadIdx.x / 32; line < lines; line += kDirectThreads / 32) {
+      const bool exists = image0 + image < shape.images && is_inside(y0 + int32_t(line), shape.gathered[0]);
+      load_shift_line<shift_channels(C) / 8, kPixelBytes>(
+          stage + line * columns * kPixelBytes, from + line * line_elements, images.stride, columns, -x0,
+          exists ? shape.gathered[1] : 0, shift_gathered(C, shape) - channel0);
     }
+    from += shape.gathered[0] * line_elements;
+    stage += lines * columns * kPixelBytes;
   }
 }
 

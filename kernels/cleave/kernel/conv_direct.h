@@ -2,6 +2,7 @@
 // header of its name in cleave/direct, which says whom it serves, and how.
 #pragma once
 
+#include "cleave/direct/at_once.h"
 #include "cleave/direct/columns.h"
 #include "cleave/direct/columns_wgrad.h"
 #include "cleave/direct/lines_wgrad.h"
@@ -40,6 +41,8 @@ CLEAVE_DEVICE void conv_direct(const Params<C>& p) {
     DirectWindowsWgrad<C>(p, reinterpret_cast<float*>(shared)).run();
   } else if constexpr (C.direct.method == DirectMethod::windows) {
     DirectWindows<C>(p, ptx::shared_address(shared)).run();
+  } else if constexpr (C.direct.method == DirectMethod::at_once) {
+    DirectAtOnce<C>(p, ptx::shared_address(shared)).run();
   } else if constexpr (C.direct.method == DirectMethod::columns && C.conv.kind == Conv::wgrad) {
     DirectColumnsWgrad<C>(p, reinterpret_cast<float*>(shared)).run();
   } else if constexpr (C.direct.method == DirectMethod::columns) {

@@ -86,8 +86,8 @@ struct LoaderBeside<C> {
 };
 }  // namespace detail
 
-/// The same for what threads copy beside the TMA lane. Where that begins before the CTA's threads `meet`, so do they; to
-/// arrive, they wait until another warp has made the barriers.
+/// The same for what threads copy beside the TMA lane. Where that begins before the CTA's threads `meet`, so do they;
+/// to arrive, they wait until another warp has made the barriers.
 template <GemmConfig C, class Meet>
 CLEAVE_DEVICE void produce_beside(const Params<C>& p, const CtaCoord<C>& cta, uint32_t smem, const Meet& meet) {
   constexpr SmemPlan kPlan = smem_plan(C);

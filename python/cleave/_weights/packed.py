@@ -58,6 +58,11 @@ class PackedWeights:
     def __post_init__(self) -> None:
         check_version(self.version)
         form = find_format(self.format)
+        if not isinstance(self.shape, tuple | list) or len(self.shape) not in (2, 3):
+            raise TypeError(f"shape is {self.shape!r}; it must be (N, K), or (E, N, K) of experts")
+        if not isinstance(self.group_size, int) or isinstance(self.group_size, bool):
+            raise TypeError(f"group_size is {self.group_size!r}; it must be an integer")
+        check_gated(self.gated)
         *experts, rows, columns = self.shape
         if self.group_size <= 0 or columns % self.group_size:
             raise ValueError(f"group_size is {self.group_size}, which does not divide K = {columns}")
@@ -114,6 +119,11 @@ def packed_shape(rows: int, columns: int) -> tuple[int, int, int]:
 def check_packed(weights: Any) -> None:
     if not isinstance(weights, PackedWeights):
         raise TypeError(f"weights is {type(weights).__name__}; it must be a PackedWeights, see pack_weights")
+
+
+def check_gated(gated: Any) -> None:
+    if not isinstance(gated, bool):
+        raise TypeError(f"gated is {gated!r}; it must be True or False")
 
 
 def check_gate_rows(rows: int) -> None:

@@ -11,7 +11,7 @@ from .arrays import bits, cast, contiguous, device_of, dtype_of, made, namespace
 from .experts import experts_of, parts_of_experts, stack, stacked
 from .formats import E2M1, INT4, Format, find_format, int4_values, quantize, scaled, scales_as_floats
 from .layout import gate_rows, inverse, pack_codes, unpack_codes
-from .packed import PackedWeights, check_gate_rows, check_packed, check_perm
+from .packed import PackedWeights, check_gate_rows, check_gated, check_packed, check_perm
 
 _VALUES = ("float16", "bfloat16", "float32")  # of what is dequantised
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
@@ -110,6 +110,7 @@ def pack_weights(
         scales = _given_scales(form, xp, scales, grouped, weight)
         zeros = None if zeros is None else _given_zeros(form, zeros, grouped, weight)
         global_scale = _given_global_scale(form, xp, global_scale, weight)
+    check_gated(gated)
     if gated:
         check_gate_rows(rows)
         order = made(weight, gate_rows(rows), "int64")

@@ -12,6 +12,8 @@ they cannot serve is refused as `cleave.scaled_gemm` refuses it, with TypeError,
 `cleave.CudaError`. Outputs that are passed must have the right shape; they are never resized.
 """
 
-from . import deep_gemm, flashinfer, sgl_kernel, torch, vllm
+from . import _wrong_operands, deep_gemm, flashinfer, sgl_kernel, torch, vllm
 
 __all__ = ["deep_gemm", "flashinfer", "sgl_kernel", "torch", "vllm"]
+
+_wrong_operands.explain(deep_gemm, flashinfer, sgl_kernel, torch, vllm)

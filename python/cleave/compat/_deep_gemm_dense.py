@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from .. import _core
-from ._deep_gemm_recipe import check_recipes
+from ._deep_gemm_recipe import check_recipes, pair
+from ._wrong_operands import needed
 
 Scaled = tuple[Any, Any]
 
@@ -34,7 +35,9 @@ def fp8_gemm_nt(
     """
     check_recipes(a, b, recipe, recipe_a, recipe_b)
     (a_data, a_scale), (b_data, b_scale) = a, b
-    _core.scaled_gemm(a_data, b_data.T, a_scale, b_scale.T, c=c, out=d, alpha=1.0 if alpha is None else alpha)
+    _core.scaled_gemm(
+        a_data, b_data.T, a_scale, b_scale.T, c=c, out=needed("d", d), alpha=1.0 if alpha is None else alpha
+    )
 
 
 def fp8_gemm_nn(
@@ -49,7 +52,7 @@ def fp8_gemm_nn(
     disable_ue8m0_cast: bool = False,
 ) -> None:
     """fp8_gemm_nt of b [K, N], whose scales are transposed as it is: [ceil(K / 128), N or ceil(N / 128)]."""
-    fp8_gemm_nt(a, _transposed(b), d, c, recipe, recipe_a, recipe_b, compiled_dims, disable_ue8m0_cast)
+    fp8_gemm_nt(a, _transposed("b", b), d, c, recipe, recipe_a, recipe_b, compiled_dims, disable_ue8m0_cast)
 
 
 def fp8_gemm_tn(
@@ -64,7 +67,9 @@ def fp8_gemm_tn(
     disable_ue8m0_cast: bool = False,
 ) -> None:
     """The same of a [K, M], and b [K, N]."""
-    fp8_gemm_nt(_transposed(a), _transposed(b), d, c, recipe, recipe_a, recipe_b, compiled_dims, disable_ue8m0_cast)
+    fp8_gemm_nt(
+        _transposed("a", a), _transposed("b", b), d, c, recipe, recipe_a, recipe_b, compiled_dims, disable_ue8m0_cast
+    )
 
 
 def fp8_gemm_tt(
@@ -79,7 +84,7 @@ def fp8_gemm_tt(
     disable_ue8m0_cast: bool = False,
 ) -> None:
     """The same of a [K, M], and b [N, K]."""
-    fp8_gemm_nt(_transposed(a), b, d, c, recipe, recipe_a, recipe_b, compiled_dims, disable_ue8m0_cast)
+    fp8_gemm_nt(_transposed("a", a), b, d, c, recipe, recipe_a, recipe_b, compiled_dims, disable_ue8m0_cast)
 
 
 def fp8_gemm_nt_skip_head_mid(
@@ -94,10 +99,11 @@ def fp8_gemm_nt_skip_head_mid(
     """fp8_gemm_nt into columns of d, a torch tensor [M, heads * (left + mid + right)]: b has left + right rows for each
     head, and the mid columns between stay as they are. The product is copied there."""
     left, mid, right = head_splits
-    product = d.new_empty(d.shape[0], b[0].shape[0])
+    weights, _ = pair("b", b)
+    product = d.new_empty(d.shape[0], weights.shape[0])
     if product.shape[1] % (left + right) or d.shape[1] != product.shape[1] // (left + right) * (left + mid + right):
         raise ValueError(
-            f"d is {tuple(d.shape)} and b {tuple(b[0].shape)}, with head_splits = {head_splits}: b must have "
+            f"d is {tuple(d.shape)} and b {tuple(weights.shape)}, with head_splits = {head_splits}: b must have "
             f"{left + right} rows for each head, and d {left + mid + right} columns"
         )
     fp8_gemm_nt(a, b, product, None, recipe)
@@ -108,7 +114,7 @@ def fp8_gemm_nt_skip_head_mid(
 
 def bf16_gemm_nt(a: Any, b: Any, d: Any, c: Any = None, compiled_dims: str = "nk", alpha: float | None = None) -> None:
     """Fills d [M, N] with alpha * a @ b.T + c; a is [M, K], b [N, K]."""
-    _core.gemm(a, b.T, c=c, out=d, alpha=1.0 if alpha is None else alpha)
+    _core.gemm(a, b.T, c=c, out=needed("d", d), alpha=1.0 if alpha is None else alpha)
 
 
 def bf16_gemm_nn(a: Any, b: Any, d: Any, c: Any = None, compiled_dims: str = "nk") -> None:
@@ -146,6 +152,6 @@ def cublaslt_gemm_tt(a: Any, b: Any, d: Any, c: Any = None) -> None:
     bf16_gemm_tt(a, b, d, c)
 
 
-def _transposed(operand: Scaled) -> Scaled:
-    data, scale = operand
+def _transposed(name: str, operand: Scaled) -> Scaled:
+    data, scale = pair(name, operand)
     return data.T, scale.T

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import _core
-from ._deep_gemm_recipe import check_recipes
+from ._deep_gemm_recipe import check_recipes, pair
 
 # The axes of a as [batch, M, K], of b as [batch, K, N] and of d as [batch, M, N].
 _AXES = {
@@ -35,7 +35,9 @@ def fp8_einsum(
 ) -> None:
     """The same of 8-bit floats, with float32 scales that have the operands' axes, quotients by 128 rounded up."""
     of_a, of_b, of_d = _axes(expr)
-    (a, scale_a), (b, scale_b) = ((x.permute(axes), s.permute(axes)) for (x, s), axes in ((a, of_a), (b, of_b)))
+    (a, scale_a), (b, scale_b) = (
+        [x.permute(axes) for x in pair(name, operand)] for name, operand, axes in (("a", a, of_a), ("b", b, of_b))
+    )
     check_recipes((a, scale_a), (b.mT, scale_b.mT), recipe, None, None)
     c = None if c is None else c.permute(of_d)
     _core.scaled_gemm(a, b, scale_a, scale_b, c=c, out=d.permute(of_d))

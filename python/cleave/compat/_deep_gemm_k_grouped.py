@@ -13,6 +13,7 @@ from typing import Any
 
 from .. import _core
 from ._deep_gemm_recipe import BLOCK, pair
+from ._wrong_operands import needed
 
 _RECIPE = (1, 1, BLOCK)
 
@@ -31,7 +32,7 @@ def k_grouped_bf16_gemm_tn_contiguous(
     bounds = {"offs": _ends(grouped_layout, use_psum_layout)}
     if use_psum_layout:
         bounds["alignment"] = BLOCK
-    _core.grouped_gemm(a.mT, b, **bounds, c=c, out=d)
+    _core.grouped_gemm(a.mT, b, **bounds, c=c, out=needed("d", d))
 
 
 def k_grouped_fp8_gemm_tn_contiguous(
@@ -53,7 +54,7 @@ def k_grouped_fp8_gemm_tn_contiguous(
     (a, scale_a), (b, scale_b) = pair("a", a), pair("b", b)
     _core.grouped_gemm(
         a.mT, b, _ends(grouped_layout, use_psum_layout), alignment=BLOCK, scale_a=scale_a.mT,
-        scale_b=scale_b, c=c, out=d,
+        scale_b=scale_b, c=c, out=needed("d", d),
     )  # fmt: skip
 
 
@@ -80,7 +81,7 @@ def k_grouped_fp8_gemm_nt_contiguous(
     (a, scale_a), (b, scale_b) = pair("a", a), pair("b", b)
     _core.grouped_gemm(
         a, b, _ends(grouped_layout, use_psum_layout), alignment=BLOCK, scale_a=scale_a,
-        scale_b=scale_b.mT, c=c, out=d,
+        scale_b=scale_b.mT, c=c, out=needed("d", d),
     )  # fmt: skip
 
 

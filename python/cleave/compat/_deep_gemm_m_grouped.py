@@ -20,7 +20,8 @@ from __future__ import annotations
 from typing import Any
 
 from .. import _core
-from ._deep_gemm_recipe import check_recipes
+from ._deep_gemm_recipe import check_recipes, pair
+from ._wrong_operands import needed
 
 _ALIGNMENT = 128  # of the groups in a psum layout; rows that DeepGEMM computes together
 
@@ -40,7 +41,7 @@ def m_grouped_bf16_gemm_nt_contiguous(
     Rows of no group become zero with ensure_zero_padding.
     """
     bounds = _row_bounds(grouped_layout, b.shape[0], use_psum_layout, not ensure_zero_padding)
-    _core.grouped_gemm(a, b.mT, **bounds, out=d, zero_rest=ensure_zero_padding)
+    _core.grouped_gemm(a, b.mT, **bounds, out=needed("d", d), zero_rest=ensure_zero_padding)
 
 
 def m_grouped_bf16_gemm_nn_contiguous(
@@ -64,7 +65,7 @@ def m_grouped_bf16_gemm_nt_masked(
     a is [G, M, K], without gaps between its groups, b [G, N, K], d [G, M, N]. Other rows of d stay
     as they are.
     """
-    _core.grouped_gemm(a, b.mT, counts=masked_m, out=d)
+    _core.grouped_gemm(a, b.mT, counts=needed("masked_m", masked_m), out=needed("d", d))
 
 
 def m_grouped_fp8_gemm_nt_contiguous(
@@ -88,7 +89,7 @@ def m_grouped_fp8_gemm_nt_contiguous(
     check_recipes(a, b, recipe, recipe_a, recipe_b)
     bounds = _row_bounds(grouped_layout, b[0].shape[0], use_psum_layout, not ensure_zero_padding)
     _core.grouped_gemm(
-        a[0], b[0].mT, **bounds, scale_a=a[1], scale_b=b[1].mT, out=d,
+        a[0], b[0].mT, **bounds, scale_a=a[1], scale_b=b[1].mT, out=needed("d", d),
         zero_rest=ensure_zero_padding,
     )  # fmt: skip
 
@@ -107,8 +108,9 @@ def m_grouped_fp8_gemm_nn_contiguous(
     ensure_zero_padding: bool = True,
 ) -> None:
     """The same of b [G, K, N] and its scales [G, K / 128, N or N / 128]."""
+    weights, scales = pair("b", b)
     m_grouped_fp8_gemm_nt_contiguous(
-        a, (b[0].mT, b[1].mT), d, grouped_layout, recipe, recipe_a, recipe_b,
+        a, (weights.mT, scales.mT), d, grouped_layout, recipe, recipe_a, recipe_b,
         compiled_dims, disable_ue8m0_cast, use_psum_layout, ensure_zero_padding,
     )  # fmt: skip
 
@@ -130,7 +132,9 @@ def m_grouped_fp8_gemm_nt_masked(
     a's scales are [G, M, K / 128], b's as in m_grouped_fp8_gemm_nt_contiguous.
     """
     check_recipes(a, b, recipe, recipe_a, recipe_b)
-    _core.grouped_gemm(a[0], b[0].mT, counts=masked_m, scale_a=a[1], scale_b=b[1].mT, out=d)
+    _core.grouped_gemm(
+        a[0], b[0].mT, counts=needed("masked_m", masked_m), scale_a=a[1], scale_b=b[1].mT, out=needed("d", d)
+    )
 
 
 def _row_bounds(grouped_layout: Any, groups: int, use_psum_layout: bool, with_padding: bool) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from ._vllm_quantize import (
     scaled_int8_quant,
 )
 from ._vllm_route import grouped_topk, topk_sigmoid, topk_softmax
+from ._wrong_operands import needed
 
 _FP4 = "elements of 4 bits"
 _MOE = "sizes of groups that may stand for swapped operands; cleave.grouped_gemm takes offsets, cleave.moe makes them"
@@ -139,7 +140,9 @@ def rms_norm_per_block_quant(
 def rms_norm_static_fp8_quant(result: Any, input: Any, weight: Any, scale: Any, epsilon: float) -> None:
     """Writes the RMS norm of input, divided by scale (float32, one value), to result: 8-bit floats, [..., K]."""
     norm = rms_norm(weight, epsilon)
-    _core.quantize(rows_of(input), result.dtype, "tensor", norm=norm, scale=scale, out=written_rows(result))
+    _core.quantize(
+        rows_of(input), result.dtype, "tensor", norm=norm, scale=needed("scale", scale), out=written_rows(result)
+    )
 
 
 def fused_add_rms_norm_static_fp8_quant(
@@ -154,7 +157,7 @@ def fused_add_rms_norm_static_fp8_quant(
         norm=rms_norm(weight, epsilon),
         residual=residual,
         residual_out=residual,
-        scale=scale,
+        scale=needed("scale", scale),
         out=written_rows(result),
     )
 

@@ -28,6 +28,7 @@ def replace_layers(
     pattern that no layer's name matches is a ValueError. spare: layers to leave alone besides. What `make` raises
     leaves the model as it was: all are made before the first is replaced.
     """
+    check_model(model)
     names: dict[nn.Module, list[str]] = {}
     for name, layer in model.named_modules(remove_duplicate=False):
         if type(layer) in types:
@@ -42,6 +43,11 @@ def replace_layers(
     for place, new in made.items():
         model.set_submodule(place, new)
     return list(made)
+
+
+def check_model(model: Any) -> None:
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model is a {type(model).__name__}; it must be a torch module")
 
 
 def check_names(argument: str, given: Iterable[str], model: nn.Module) -> None:
@@ -59,6 +65,8 @@ def matcher(skip: Skip, names: Sequence[str]) -> Callable[[str, Any], bool]:
     """`skip` as a function of name and layer."""
     if callable(skip):
         return skip
+    if not isinstance(skip, Iterable):
+        raise TypeError(f"skip is {skip!r}; it must be patterns of names, or a function of name and layer")
     patterns = (skip,) if isinstance(skip, str) else tuple(skip)
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in names):

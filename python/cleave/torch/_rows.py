@@ -10,6 +10,8 @@ from torch import Tensor
 def check_features(x: Any, features: int, name: str = "in_features") -> None:
     """That x's rows have so many elements: products would name operands that the caller has not, and a shape that
     other rows fit into would have them read across each other's ends."""
+    if not isinstance(x, Tensor):
+        raise TypeError(f"x is a {type(x).__name__}; it must be a torch tensor: torch.as_tensor makes one")
     if x.shape[-1:] != (features,):
         raise ValueError(f"x is {tuple(x.shape)}; its last dimension must be {name}, {features}")
 

@@ -19,7 +19,7 @@ from ._checkpoints.four_bits import FourBits, Place
 from ._checkpoints.tensors import Tensors
 from ._packed_bytes import INT4_SCALES
 from ._packed_layer import HALVES
-from ._replace import replace_layers
+from ._replace import check_model, replace_layers
 from .linear import W8A8Linear
 from .mixed_bytes_linear import W4A8Linear
 from .mixed_linear import W4A16Linear
@@ -75,6 +75,7 @@ def load_quantized(
     parameters that the checkpoint lacks, and for shapes and values that do not fit; TypeError for quantised layers of
     another class; all before the model is changed.
     """
+    check_model(model)
     tensors, config = _open(checkpoint)
     config = quantization_config or config or getattr(getattr(model, "config", None), "quantization_config", None)
     if config is None:

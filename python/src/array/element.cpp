@@ -19,6 +19,7 @@ std::optional<DType> known_type(dlpack::DataType element) {
 
 /// The name of any type of DLPack.
 std::string type_text(dlpack::DataType type) {
+  if (type.lanes != 1) return fmt::format("{}x{}", type_text({type.code, type.bits, 1}), type.lanes);
   constexpr const char* kinds[] = {"int", "uint", "float", "opaque", "bfloat", "complex", "bool"};
   constexpr const char* float8[] = {"e3m4", "e4m3", "e4m3b11fnuz", "e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz", "e8m0fnu"};
   const size_t code = type.code;

@@ -36,6 +36,8 @@ void assign(const dlpack::Tensor& tensor, const char* name, TensorView& view) {
   view.device = device_of(tensor.device, name);
   view.ndim = tensor.ndim;
   if (tensor.ndim > TensorView::kMaxRank) return;
+  if (tensor.ndim > 0 && !tensor.shape)
+    refuse_value("{} has {} dimensions, but no shape; pass another", name, tensor.ndim);
   int64_t packed = 1;
   for (int i = tensor.ndim - 1; i >= 0; --i) {
     view.shape[i] = tensor.shape[i];

@@ -4,6 +4,7 @@
 #include "call/define.h"
 #include "inputs/quantize_operands.h"
 #include "module/bindings.h"
+#include "operands/roles.h"
 #include "plans/launch.h"
 #include "plans/plan_cache.h"
 #include "plans/plan_docs.h"
@@ -84,12 +85,12 @@ Immutable and thread-safe. Made by `plan_quantize`; `quantize` finds its own.)";
 nb::tuple quantize(const QuantizeInputs& inputs, nb::handle stream) {
   TensorReader reader(stream);
   QuantizeOperands operands(inputs, reader);
-  const auto plan = RecentPlans<QuantizeProblem>::shared().get(operands.problem);
-  operands.allocate(reader);
-  {
+  with_roles({{"q", "out"}}, [&] {
+    const auto plan = RecentPlans<QuantizeProblem>::shared().get(operands.problem);
+    operands.allocate(reader);
     const nb::gil_scoped_release unlocked;
     plan->run(operands.arguments, reader.stream());
-  }
+  });
   reader.mark_written();
   return operands.results();
 }

@@ -28,11 +28,21 @@ uint8_t* bytes_of(const TensorView& view, const char* name) {
   return static_cast<uint8_t*>(view.data);
 }
 
+/// An array may have been resized since its weight was made.
+void check_size(const TensorView& packed, const TensorView& codes) {
+  const int64_t bytes = packed.batch() * packed.rows() * packed.columns();
+  const int64_t needed = packed_weight_bytes(codes.rows(), codes.columns());
+  if (codes.ndim == 2 && bytes == needed) return;
+  refuse_value("packed is {} and codes are {}, which take {} bytes; pack the weight anew", shape_text(packed),
+               shape_text(codes), needed);
+}
+
 void pack(nb::handle codes, int padding, nb::handle packed) {
   TensorReader reader{nb::none()};
   const TensorView from = reader.read(codes, "codes"), to = reader.read_output(packed, "packed");
   const uint8_t* const source = bytes_of(from, "codes");
   uint8_t* const target = bytes_of(to, "packed");
+  check_size(to, from);
   {
     const nb::gil_scoped_release unlocked;
     pack_weights(source, from.rows(), from.columns(), uint8_t(padding), target);
@@ -45,6 +55,7 @@ void unpack(nb::handle packed, nb::handle codes) {
   const TensorView from = reader.read(packed, "packed"), to = reader.read_output(codes, "codes");
   const uint8_t* const source = bytes_of(from, "packed");
   uint8_t* const target = bytes_of(to, "codes");
+  check_size(from, to);
   {
     const nb::gil_scoped_release unlocked;
     unpack_weights(source, to.rows(), to.columns(), target);

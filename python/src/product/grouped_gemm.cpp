@@ -135,7 +135,7 @@ nb::object weight_gradient(const Call& call) {
     refuse_value("accumulate is True, but there is no out to add to; pass out");
   }
   if (accumulate) inputs.set<arg::C>(out);
-  return with_roles({{'a', "dy transposed"}, {'b', "x"}},
+  return with_roles({{"a", "dy transposed"}, {"b", "x"}},
                     [&] { return multiply(inputs, call, call, {.grouped = true, .a_is_transposed = true}); });
 }
 

@@ -19,7 +19,7 @@ constexpr Flag kFlags[] = {
     {"transposed", &Spec::transposed}, {"pingpong", &Spec::pingpong},     {"side_by_side", &Spec::fuses_classes},
     {"gather", &Spec::gather},         {"half_lines", &Spec::half_lines}, {"narrow", &Spec::narrow},
     {"product", &Spec::product},       {"by_group", &Spec::by_group},     {"apart", &Spec::apart},
-    {"halves", &Spec::halves}};
+    {"halves", &Spec::halves},         {"at_once", &Spec::at_once}};
 
 }  // namespace
 

@@ -23,6 +23,7 @@ struct Spec {
   bool narrow = false;         ///< products, sm90: threads load the operand of few rows, contiguous along them
   uint32_t columns = 0;        ///< direct, convolutions down the images (direct/columns.h): channels of a thread
   uint32_t ahead = 0;          ///< direct, the same, and weight gradients: lines on their way to shared memory
+  bool at_once = false;        ///< direct: of small images, `columns` as above (direct/at_once.h)
   bool product = false;   ///< convolutions of one tap: by the kernels of products (matrix_product in problem/conv.h)
   bool by_group = false;  ///< convolutions in groups: a launch for each (parts_plan.h)
   bool apart = false;     ///< out_scale: D in float32, which a kernel behind the product quantises (quantize_apart.h),

@@ -7,6 +7,7 @@
 #include "cleave/conv.h"
 #include "cleave/epilogue.h"
 #include "plan/choice/function_config.h"
+#include "plan/direct/at_once.h"
 #include "plan/direct/columns.h"
 #include "plan/direct/columns_wgrad.h"
 #include "plan/direct/kernels.h"
@@ -144,17 +145,19 @@ std::vector<Spec> direct_specs(const GemmProblem& problem, const DeviceInfo& dev
   // Multiply-adds took 2 to 5 times as long as tensor cores do.
   const auto columns = shift ? std::nullopt : direct_columns_spec(problem, device);
   const auto rings = shift ? std::nullopt : direct_column_rings_spec(problem, device);
+  const auto at_once = shift ? std::nullopt : direct_at_once_spec(problem, device);
   const auto pixels = shift ? std::nullopt : pixels_spec(problem);
   std::vector<Spec> specs;
   for (const auto& spec : {direct_windows_spec(problem, device), direct_spread_spec(problem, device),
                            direct_spread_wgrad_spec(problem, device), direct_lines_spec(problem, device), shift,
                            direct_wgrad_spec(problem, device), direct_columns_wgrad_spec(problem, device),
-                           direct_staged_wgrad_spec(problem, device), columns, rings, pixels})
+                           direct_staged_wgrad_spec(problem, device), columns, rings, at_once, pixels})
     if (spec) specs.push_back(*spec);
   return specs;
 }
 
 std::optional<Choice> make_direct_choice(const GemmProblem& problem, const DeviceInfo& device, const Spec& spec) {
+  if (spec.at_once) return make_direct_at_once_choice(problem, device, spec);
   if (spec.columns > 0) {
     const auto make = problem.conv.kind == Conv::wgrad ? make_direct_columns_wgrad_choice : make_direct_columns_choice;
     return make(problem, device, spec);
@@ -176,6 +179,7 @@ DirectShape direct_shape(const Choice& choice) {
     return back ? direct_spread_wgrad_shape(choice) : direct_spread_shape(choice);
   if (c.direct.method == DirectMethod::shift) return direct_shift_shape(choice);
   if (c.direct.method == DirectMethod::rows) return direct_rows_shape(choice);
+  if (c.direct.method == DirectMethod::at_once) return direct_at_once_shape(choice);
   if (c.direct.method == DirectMethod::columns)
     return back ? direct_columns_wgrad_shape(choice) : direct_columns_shape(choice);
   if (c.direct.method == DirectMethod::lines) return direct_lines_shape(choice);
@@ -206,6 +210,7 @@ double predict_direct_us(const Choice& choice, const DeviceInfo& device) {
     return back ? predict_direct_spread_wgrad_us(choice, device) : predict_direct_spread_us(choice, device);
   if (c.direct.method == DirectMethod::shift) return predict_direct_shift_us(choice, device);
   if (c.direct.method == DirectMethod::rows) return predict_direct_rows_us(choice, device);
+  if (c.direct.method == DirectMethod::at_once) return predict_direct_at_once_us(choice, device);
   if (c.direct.method == DirectMethod::columns)
     return back ? predict_direct_columns_wgrad_us(choice, device) : predict_direct_columns_us(choice, device);
   if (c.direct.method == DirectMethod::lines) return predict_direct_lines_us(choice, device);

@@ -57,6 +57,14 @@ void deal_tiles(Choice& choice, int64_t tiles, uint32_t blocks, uint32_t residen
 void reserve_slices(Choice& choice, uint32_t blocks, uint32_t slices) {
   choice.schedule.slices = slices;
   if (slices == 1) return;
+  const uint32_t together = choice.config.cluster.k;  // which leave one part
+  if (together > 1) {
+    const uint32_t clusters = slices / together;
+    if (clusters == 1) return;
+    choice.counter_bytes = round_up<uint64_t>(uint64_t(blocks) * together * sizeof(uint32_t), 16);
+    choice.partial_bytes = uint64_t(blocks) * clusters * direct_made(choice.config) * sizeof(float);
+    return;
+  }
   const uint64_t counters = uint64_t(blocks) * DirectReduction(slices).counters();
   choice.counter_bytes = round_up<uint64_t>(counters * sizeof(uint32_t), 16);
   choice.partial_bytes = uint64_t(blocks) * slices * direct_made(choice.config) * sizeof(float);
@@ -82,11 +90,15 @@ bool deal_slices(Choice& choice, int64_t tiles, uint32_t blocks) {
   return true;
 }
 
-double slice_sums_us(const Choice& choice) {
+double sums_us(const Choice& choice) {
   constexpr double kBytesPerUs = 50e3;  // of a CTA: an H200 took 1.7 to 2.7 us for 100 KB, kernel by kernel
+  return direct_made(choice.config) * sizeof(float) / kBytesPerUs;
+}
+
+double slice_sums_us(const Choice& choice) {
   if (choice.spec.slices == 1) return 0;
   const DirectReduction of(choice.spec.slices);
-  return double(of.team + of.teams) * direct_made(choice.config) * sizeof(float) / kBytesPerUs;
+  return double(of.team + of.teams) * sums_us(choice);
 }
 
 bool groups_adjoin(const GemmProblem& p) {

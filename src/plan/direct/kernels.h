@@ -59,6 +59,9 @@ inline double gradient_bytes(const ConvLayout& conv) {
   return 2 * (double(image_pixels(conv)) * conv.channels + double(output_pixels(conv)) * conv.filters);
 }
 
+/// For a CTA's sums to come from, or go to, other CTAs once.
+double sums_us(const Choice& choice);
+
 /// Until the slices of a weight gradient are added up, from the last CTA's end on (split_k/slice_sums.h).
 double slice_sums_us(const Choice& choice);
 

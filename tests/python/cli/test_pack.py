@@ -121,6 +121,8 @@ def test_nothing_is_written_where_nothing_compiles(tmp_path: Path) -> None:
 
 def test_what_has_no_kernels_is_refused(tmp_path: Path) -> None:
     a = np.ones((8, 8), np.float32)
+    with pytest.raises(TypeError, match="plans has a int; it must be a GemmPlan or QuantizePlan, or several"):
+        cleave.build_pack(tmp_path / "five.pack", 5)
     with pytest.raises(ValueError, match="the CPU backend compiles none; plan for a GPU"):
         cleave.build_pack(tmp_path / "cpu.pack", cleave.plan_gemm(a, a))
     if not cleave.device_count():

@@ -87,7 +87,7 @@ BAD: dict[str, Case] = {
     "bias is of the input": (
         "fprop", {"bias": line(6)}, ValueError, ("bias is (6,)", "(10,)", "each channel")),
     "bias has a stride": (
-        "fprop", {"bias": line(20)[::2]}, ValueError, ("bias is (10,)", "contiguous")),
+        "fprop", {"bias": line(20)[::2]}, ValueError, ("bias is not contiguous", "bias.contiguous()")),
     "c is of another shape": (
         "fprop", {"c": INPUT}, ValueError, ("c is (2, 6, 9, 8); it must be (2, 10, 5, 4)",)),
     "out is of another shape": (

@@ -84,6 +84,14 @@ def test_names_of_macros_and_types_are_refused(
     assert not any(tmp_path.iterdir())
 
 
+@every_target
+def test_what_is_no_text_is_refused(target: Callable, f16_plan: cleave.GemmPlan, tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="name is None; it must be a string"):
+        target(f16_plan, None, tmp_path / "folder")
+    with pytest.raises(TypeError, match="sourcedir is None; it must be a path"):
+        target(f16_plan, "projection", None)
+
+
 @pytest.mark.parametrize(
     ("name", "reason"),
     [

@@ -380,9 +380,19 @@ def test_parts_that_do_not_fit_together_are_refused() -> None:
         ({"format": "mxfp4"}, TypeError, "scales is float16; it must be uint8"),
         ({"format": "mx4"}, ValueError, 'did you mean "mxfp4"'),
         ({"global_scale": np.ones(1, np.float32)}, ValueError, "global_scale is given"),
+        ({"shape": None}, TypeError, r"shape is None; it must be \(N, K\), or \(E, N, K\) of experts"),
+        ({"group_size": None}, TypeError, "group_size is None; it must be an integer"),
+        ({"gated": "no"}, TypeError, "gated is 'no'; it must be True or False"),
     ):
         with pytest.raises(error, match=message):
             dataclasses.replace(packed, **changes)
+
+
+def test_a_packed_array_that_was_resized_is_not_read_beyond_its_end() -> None:
+    packed = cleave.pack_weights(codes_of(64, 128), scales=scales_of(1, 64))
+    packed.packed.resize((1, 1, 2048), refcheck=False)
+    with pytest.raises(ValueError, match=r"packed is \(1, 1, 2048\) and codes are \(64, 128\), which take 4096 bytes"):
+        cleave.unpack_weights(packed)
 
 
 @pytest.mark.parametrize("function", [cleave.unpack_weights, cleave.dequantize_weights])

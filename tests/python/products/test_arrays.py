@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import numpy as np
 import pytest
 
@@ -50,6 +52,34 @@ def test_protocols(wrap: type) -> None:
     out = ones(2, 3)
     assert cleave.gemm(wrap(a), wrap(b), out=out) is out
     np.testing.assert_array_equal(out, a)
+
+
+class Forged:
+    """A capsule of DLPack's struct for two dimensions of float32, without strides, and with a shape if one is given."""
+
+    def __init__(self, shape: tuple[int, ...] | None = None, lanes: int = 1):
+        self._data, self._shape = (ctypes.c_float * 64)(), shape and (ctypes.c_int64 * len(shape))(*shape)
+        host, form = 1, lanes << 48 | 32 << 40 | 2 << 32 | 2
+        shape_at = ctypes.addressof(self._shape) if shape else 0
+        self._tensor = (ctypes.c_int64 * 8)(ctypes.addressof(self._data), host, form, shape_at)
+
+    def __dlpack__(self, **_) -> object:
+        new = ctypes.pythonapi.PyCapsule_New
+        new.restype, new.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+        return new(ctypes.addressof(self._tensor), b"dltensor", None)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)
+
+
+def test_forged_capsules() -> None:
+    np.testing.assert_array_equal(cleave.gemm(ones(2, 3), Forged((3, 4))), np.zeros((2, 4)))
+    with pytest.raises(ValueError, match="b has 2 dimensions, but no shape"):
+        cleave.gemm(ones(2, 3), Forged())
+    with pytest.raises(TypeError, match="b is float32x4; it must be"):
+        cleave.gemm(ones(2, 3), Forged((3, 4), lanes=4))
+    with pytest.raises(ValueError, match="b is \\(-3, 4\\)"):
+        cleave.gemm(ones(2, 3), Forged((-3, 4)))
 
 
 def test_unknown_classes_need_an_out() -> None:

@@ -153,10 +153,15 @@ BAD: dict[str, tuple[dict[str, Any], type[Exception], tuple[str, ...]]] = {
     "azp without azp_adj": ({"azp": i32(4)}, ValueError, ("azp", "pass the sums of b's columns")),
     "azp_adj is float32": ({"azp_adj": f32(5)}, TypeError, ("azp_adj is float32", "int32")),
     "azp_adj has another length": ({"azp_adj": i32(4)}, ValueError, ("azp_adj is (4,)", "(5,)")),
+    "out is azp_adj": (
+        {"azp_adj": (shared := i32(20))[:5], "out": shared.view(np.float32).reshape(4, 5)},
+        ValueError,
+        ("d overlaps zero_b", "zero_b is azp_adj"),
+    ),
     "azp_adj has a stride": (
         {"azp_adj": i32(10)[::2]},
         ValueError,
-        ("azp_adj is (5,)", "contiguous"),
+        ("azp_adj is not contiguous", "azp_adj.contiguous()"),
     ),
     "azp has another length": (
         {"azp": i32(5), "azp_adj": i32(5)},

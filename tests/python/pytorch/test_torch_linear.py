@@ -6,12 +6,14 @@ import copy
 import io
 from typing import Any
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", minversion="2.10")
 
 from torch import nn  # noqa: E402
 
+import cleave.torch  # noqa: E402
 from cleave.torch import W8A8Linear, replace_linears  # noqa: E402
 
 QMAX = {"int8": 127.0, "float8_e4m3fn": 448.0}
@@ -307,6 +309,29 @@ def test_settings_of_no_layer_are_refused(argument: str) -> None:
     for name, meant in (("haed", "head"), ("tied", "head")):
         with pytest.raises(ValueError, match=f"{argument} has '{name}', which is no .*{meant}"):
             replace_linears(Model(), **{argument: {name: torch.ones(64)}})
+
+
+@pytest.mark.parametrize("change", ["replace_linears", "replace_convs", "convert_to_float8_training", "fuse"])
+def test_what_is_no_model_is_refused(change: str) -> None:
+    with pytest.raises(TypeError, match="model is a NoneType; it must be a torch module"):
+        getattr(cleave.torch, change)(None)
+    with pytest.raises(TypeError, match="model is a NoneType; it must be a torch module"):
+        cleave.torch.load_quantized(None, {})
+
+
+def test_a_skip_that_is_no_pattern_is_refused() -> None:
+    with pytest.raises(TypeError, match="skip is 5; it must be patterns of names, or a function of name and layer"):
+        cleave.torch.replace_linears(nn.Sequential(nn.Linear(64, 32)), skip=5)
+
+
+@pytest.mark.parametrize("x", [None, [1.0], np.ones((2, 128), np.float32)])
+def test_an_input_that_is_no_tensor_is_refused(x: Any) -> None:
+    linear = nn.Linear(128, 128)
+    for layer in (W8A8Linear, cleave.torch.W4A16Linear, cleave.torch.W4A8Linear):
+        with pytest.raises(TypeError, match=f"x is a {type(x).__name__}; it must be a torch tensor"):
+            layer.from_linear(linear)(x)
+    with pytest.raises(TypeError, match=f"x is a {type(x).__name__}; it must be a torch tensor"):
+        cleave.torch.Float8Linear.from_float(linear)(x)
 
 
 def test_a_lone_layer_has_no_parent() -> None:

@@ -179,6 +179,14 @@ def test_functions_and_what_is_given() -> None:
             {"out_scale": "block_1x128", "out_dtype": "int8", "scale_out": np.ones((4, 2), np.float32)},
             r"scale_out is \(4, 2\); it must be \(4, 1\)",
         ),
+        (
+            {
+                "out_scale": "block_1x128",
+                "out_dtype": "int8",
+                "scale_out": np.lib.stride_tricks.as_strided(np.ones(1, np.float32), (4, 1), (0, 4)),
+            },
+            r"scale_out overlaps itself: with strides 0, 1 and 0",
+        ),
         ({"out_scale": "column", "out_dtype": "int8"}, r"column"),
     ],
 )

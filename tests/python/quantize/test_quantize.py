@@ -360,7 +360,7 @@ BAD: dict[str, tuple[dict[str, Any], type[Exception], tuple[str, ...]]] = {
         ("out is int8", "dtype is float8_e4m3fn"),
     ),
     "out is float32": ({"out": np.zeros((4, 256), np.float32)}, TypeError, ("out is float32",)),
-    "out is x": ({"out": X.view(np.int8)[:, :256]}, ValueError, ("q overlaps x",)),
+    "out is x": ({"out": X.view(np.int8)[:, :256]}, ValueError, ("q overlaps x", "(q is out)")),
     "stream is a string": ({"stream": "default"}, TypeError, ("stream must be",)),
 }
 
@@ -433,6 +433,8 @@ def test_smooth_takes_torch() -> None:
 
 def test_smooth_refuses() -> None:
     amax, w = np.ones(3, np.float32), np.ones((2, 3), np.float32)
+    with pytest.raises(TypeError, match="alpha is '1'; it must be a number from 0 to 1"):
+        cleave.smooth(np.ones(8, np.float32), np.ones((4, 8), np.float32), "1")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"alpha is 1\.5"):
         cleave.smooth(amax, w, 1.5)
     with pytest.raises(TypeError, match="amax is float64"):

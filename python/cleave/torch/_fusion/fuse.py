@@ -14,7 +14,7 @@ from torch import nn
 from .._hooks import has_hooks
 from .._packed_experts import PackedExperts
 from .._packed_linear import PackedLinear
-from .._replace import Skip, matcher
+from .._replace import Skip, check_model, matcher
 from .._rms_norm import centrings, has_weight_of_rows
 from ..fused import FusedDecoderLayer, GatedMLP, NormProjections, Projection, W8A8SwiGLU, adds
 from ..linear import W8A8Linear
@@ -83,6 +83,7 @@ def fuse(model: nn.Module, *, skip: Skip = (), across_layers: bool = True) -> Fu
     Raises:
         ValueError: the model has no layers in 8 or 4 bits.
     """
+    check_model(model)
     if not any(isinstance(module, (W8A8Linear, PackedLinear, PackedExperts)) for module in model.modules()):
         raise ValueError(
             "model has no layers in 8 or 4 bits (W8A8Linear, W4A16Linear); call "
