@@ -152,6 +152,7 @@ std::vector<GemmProblem> products_of_all_forms() {
   const GemmProblem image = convolution(Conv::fprop, DType::bf16, DType::bf16, 2);
   GemmProblem found = product(DType::bf16, DType::bf16, DType::e4m3);
   found.scale_out = kLines;
+  found.scale_out.stride_k = found.m;
   GemmProblem invariant = plain;
   invariant.deterministic = Determinism::batch_invariant;
   return {plain,

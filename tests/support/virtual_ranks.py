@@ -243,8 +243,8 @@ class Ranks:
 
     def check(self, first: int, steps: list[Step]) -> None:
         torch.cuda.synchronize()
-        for group in self.groups:
-            assert not group.problem(), (first, group.problem())
+        problems = [group.problem() for group in self.groups]
+        assert not any(problems), (first, problems)
         for at, made in self.made.items():
             inside = steps[at].kind == "inside"
             expected = in_rank_order(self.products[:, at]) if inside else quantised(list(self.parts[:, at]))
