@@ -34,11 +34,13 @@ constexpr double kRowClocks = 1.7;           // of an SM, for what a tile's row 
 constexpr double kL2BytesPerClock = 24;      // of an SM: pixels,
 constexpr double kFilterBytesPerClock = 60;  // and filters
 constexpr double kMemoryShare = 0.85;
-// Weight gradients: fitted to 229 times of an H200, of which they are 10 % off. A CTA's tile, and each line that its
-// warps load, take a while; what they read from shared memory is an SM's. Sums of slices, in slice_sums_us's unit, and
-// where clusters add theirs up.
-constexpr double kGradientUs = 7.6, kTileClocks = 1900, kLineClocks = 53, kReadClocks = 10.8;
-constexpr double kMeetUs = 1.8, kSlicesFactor = 1.46, kClusterFactor = 1.42, kClustersFactor = 0.96;
+// Weight gradients: fitted to 249 times of an H200, of which they are 10 % off. A CTA's tile, and each line that its
+// warps load, take a while; what they read from shared memory is an SM's. In the end warps of the same sums take turns,
+// and a CTA's are put together, in sums_us's unit as what follows; those of slices, and of clusters, meet in memory.
+constexpr double kGradientUs = 3.3, kTileClocks = 2000, kLineClocks = 34, kReadClocks = 10.2;
+constexpr double kWarpUs = 0.29, kCtaFactor = 1.13;
+constexpr double kMeetUs = 2, kSlicesFactor = 1.4, kClusterFactor = 1.2, kClustersFactor = 0.96;
+constexpr double kPairedSixes = 36;  // clusters of 6 that ran at a time on 132 SMs, two CTAs each; 40 did not
 
 /// Along an axis.
 uint32_t cells_of(Conv kind, const ConvAxis& axis) {
@@ -185,14 +187,21 @@ uint32_t channels_of(const Choice& choice) {
   return uint32_t(choice.problem.conv.kind == Conv::wgrad ? choice.problem.m : choice.problem.n);
 }
 
-/// wgrad: as many as fill the GPU, each with a tile at least, so many of which are a cluster. False if there are none.
-bool set_slices(const GemmProblem& p, const DeviceInfo& device, uint32_t together, Spec& spec) {
+/// So many CTAs each, of c: those that run at a time.
+double clusters_of(uint32_t together, const GemmConfig& c, const DeviceInfo& device) {
+  const uint32_t room = std::max(ctas_of_sm(c), 1u);
+  if (together == 6 && room == 2) return std::floor(kPairedSixes * device.num_sms / 132);
+  return resident_clusters(together, device) * room;
+}
+
+/// wgrad: as many as fill the GPU, or one cluster, each with a tile at least. False if there are none.
+bool set_slices(const GemmProblem& p, const DeviceInfo& device, uint32_t together, bool alone, Spec& spec) {
   if (p.split_k_mode == SplitKMode::none || !is_tile(spec, p.conv)) return together == 1;
   GemmConfig c = shift_config(p, spec);
   const Cut cut = cut_of(c, p.conv);
   c.direct.pixels = round_up(cut.pixels, kPixelsOfStep);
-  const auto clusters = uint32_t(resident_clusters(together, device)) * std::max(ctas_of_sm(c), 1u);
-  const int64_t most = std::min<int64_t>(std::max(clusters / blocks_of(p, c), 1u) * together, cut.tiles());
+  const uint32_t clusters = alone ? 1 : uint32_t(clusters_of(together, c, device)) / blocks_of(p, c);
+  const int64_t most = std::min<int64_t>(std::max(clusters, 1u) * together, cut.tiles());
   const int64_t even = ceil_div(cut.tiles(), ceil_div(cut.tiles(), most));  // none has more tiles than another wants
   const int64_t slices =
       p.split_k_slices > 0 ? std::min<int64_t>(p.split_k_slices, cut.tiles()) : round_up(even, int64_t(together));
@@ -207,20 +216,22 @@ double slices_us(const Choice& choice) {
   const uint32_t slices = choice.spec.slices, together = choice.spec.cluster_k, clusters = slices / together;
   if (slices == 1) return 0;
   if (together == 1) return kMeetUs + kSlicesFactor * slice_sums_us(choice);
-  const double in_memory = clusters > 1 ? kClustersFactor * clusters / together : 0;
-  return (kClusterFactor + in_memory) * sums_us(choice);
+  const double in_memory = clusters > 1 ? kMeetUs + kClustersFactor * clusters / together * sums_us(choice) : 0;
+  return kClusterFactor * sums_us(choice) + in_memory;
 }
 
 double predict_gradient_us(const Choice& choice, const DeviceInfo& device) {
   const GemmConfig& c = choice.config;
   const ConvLayout& conv = choice.problem.conv;
-  const double room = ctas_of_sm(c), resident = resident_clusters(c.cluster.k, device) * c.cluster.k * room;
-  const double beside = std::min(std::ceil(double(choice.blocks) / device.num_sms), room);
-  const double tiles = std::ceil(choice.tiles / choice.blocks) * std::ceil(choice.blocks / resident);
+  const double clusters = double(choice.blocks) / c.cluster.k, room = ctas_of_sm(c);
+  const double beside = std::min(std::ceil(clusters / resident_clusters(c.cluster.k, device)), room);
+  const double turns = std::ceil(clusters / clusters_of(c.cluster.k, c, device));
+  const double tiles = std::ceil(choice.tiles / choice.blocks) * turns;
   const double busy = tiles * gradient_clocks(c, cut_of(c, conv), beside) / (device.clock_ghz * 1e3);
   const double memory =
       gradient_bytes(conv) * choice.problem.m / conv.filters / (device.memory_gb_per_s * 1e3 * kMemoryShare);
-  return kGradientUs + slices_us(choice) + std::max(busy, memory);
+  const double sums = kWarpUs * c.warps.k + kCtaFactor * beside * sums_us(choice);
+  return kGradientUs + sums + slices_us(choice) + std::max(busy, memory);
 }
 
 }  // namespace
@@ -236,13 +247,16 @@ std::optional<Spec> direct_shift_spec(const GemmProblem& p, const DeviceInfo& de
     if (n > std::bit_ceil(uint64_t(channels)) || (n < 32 && int64_t(n) < channels)) continue;
     for (uint32_t m = 16; m <= 16 * 4 * kWarps; m *= 2) {
       const Spec spec{.family = KernelFamily::direct, .tile_m = m, .tile_n = n};
-      for (uint32_t together = 1; together <= (back ? kMostTogether : 1); together *= 2) {
-        Spec own = spec;
-        if (back && !set_slices(p, device, together, own)) continue;
-        const auto choice = make_direct_shift_choice(p, device, own);
-        if (!choice) continue;
-        const double us = predict_direct_shift_us(*choice, device);
-        if (us < least) best = own, least = us;
+      for (const uint32_t together : {1u, 2u, 3u, 4u, 6u, 8u}) {
+        for (const bool alone : {false, true}) {
+          if ((together > 1 || alone) && !back) break;
+          Spec own = spec;
+          if (back && !set_slices(p, device, together, alone, own)) continue;
+          const auto choice = make_direct_shift_choice(p, device, own);
+          if (!choice) continue;
+          const double us = predict_direct_shift_us(*choice, device);
+          if (us < least) best = own, least = us;
+        }
       }
     }
   }
