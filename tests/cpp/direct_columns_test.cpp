@@ -163,6 +163,14 @@ TEST(DirectColumns, RingsHaveRoomForTheirLines) {
   EXPECT_GT(rings, 20u);
 }
 
+TEST(DirectColumns, RingsAreBesideShortFunctions) {
+  GemmProblem p = square(Conv::fprop, 3, 1);
+  for (const Activation activation : {Activation::none, Activation::relu, Activation::silu, Activation::gelu_tanh}) {
+    p.epilogue = epilogue_of(activation);
+    EXPECT_EQ(direct_column_rings_spec(p, h100()).has_value(), activation != Activation::gelu_tanh);
+  }
+}
+
 TEST(DirectColumns, SlicesOfGradientsHaveEachCellOnce) {
   for (const int64_t group : {1, 2, 4}) {
     for (const int32_t taps : {3, 5, 7}) {
@@ -215,6 +223,10 @@ TEST(DirectColumns, SpillsNothing) {
         GemmProblem p = square(kind, taps, stride);
         add(p);
         if (stride > 1) continue;
+        for (const Activation activation : {Activation::relu, Activation::silu}) {
+          p.epilogue = epilogue_of(activation);
+          add(p);
+        }
         p.bias = Bias::row;
         p.bias_stride_batch = 1;
         p.epilogue = epilogue_of(Activation::gelu_erf);
