@@ -12,7 +12,6 @@ often, for numbers drawn anew.
 
 from __future__ import annotations
 
-import ctypes
 import random
 import sys
 import threading
@@ -71,15 +70,6 @@ def groups_of(size: int, place: int) -> list[Any]:
     for thread in threads:
         thread.join()
     return made
-
-
-def upload(graph: torch.cuda.CUDAGraph, stream: torch.cuda.Stream) -> None:
-    """A graph's first launch would do it. That may allocate, for which the host may wait until kernels have ended:
-    those of ranks that wait for this one."""
-    done = ctypes.CDLL("libcuda.so.1").cuGraphUpload(
-        ctypes.c_void_p(graph.raw_cuda_graph_exec()), ctypes.c_void_p(stream.cuda_stream)
-    )
-    assert done == 0, done
 
 
 def in_rank_order(parts: torch.Tensor | list[torch.Tensor]) -> torch.Tensor:
@@ -278,8 +268,6 @@ class Ranks:
             with torch.cuda.graph(graph, stream=self.streams[rank]):
                 for at, step in enumerate(steps):
                     self.take(rank, at, step)
-        for graph, stream in zip(graphs, self.streams, strict=True):
-            upload(graph, stream)
         for number in range(replays):
             self.parts.normal_()
             self.forget()

@@ -128,9 +128,9 @@ def of_sums(
     # A sum loses what it has reached: the largest of millions, six times its row's magnitude and more.
     slack = _sum_roundoff(case) * arrays.xp.maximum(magnitudes[..., None], abs(values))
     if case.activation in GATED:
-        gates, values = opened(case.activation, values)
+        (gates, values), (gate_slack, slack) = (opened(case.activation, x) for x in (values, slack))
         factor = activate(arrays, "silu", gates)
-        slack = slack * abs(factor) + carried("silu", gates, slack) * abs(values)
+        slack = slack * abs(factor) + carried("silu", gates, gate_slack) * abs(values)
         magnitudes = magnitudes * arrays.xp.sqrt((factor * factor).sum(-1) / max(case.n, 1))
         values = factor * values
     else:

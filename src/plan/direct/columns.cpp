@@ -92,8 +92,8 @@ uint32_t lines_ahead(const GemmProblem& p, const Spec& spec) {
   return std::max(kPixelsAhead / std::max(pixels, 1u), 1u);
 }
 
-/// Whether it is nothing but relu, silu or the like: an H200 gained 11 to 15 % by rings beside these, and lost 5 % beside
-/// gelu, whose operations take a ring's registers.
+/// Whether it is nothing but relu, silu or the like: an H200 gained 11 to 15 % by rings beside these, and lost 5 %
+/// beside gelu, whose operations take a ring's registers.
 bool is_short(const EpilogueFunction* function) {
   if (function == nullptr) return true;
   const auto operations = std::ranges::count(function->nodes(), EpilogueNode::Kind::operation, &EpilogueNode::kind);

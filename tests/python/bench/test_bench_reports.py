@@ -232,9 +232,12 @@ def test_tables_give_back_what_they_were_given():
     assert tables.unpack(tables.pack([])) == []
 
 
+TOOLS = ("unseen", "distributed", "expert_parallel", "routings")  # with results of their own
+
+
 def test_the_results_that_are_kept(tmp_path):
     kept = readme.ROOT / "bench" / "results"
-    assert {path.stem for path in kept.iterdir()} == {*suites.names(), "unseen", "distributed", "expert_parallel"}
+    assert {path.stem for path in kept.iterdir()} == {*suites.names(), *TOOLS}
     assert {path.suffix for path in kept.iterdir()} == {".json", ".md"}
     for name in suites.names():
         result = report.load(kept / f"{name}.json")

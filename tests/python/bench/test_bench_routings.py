@@ -9,7 +9,7 @@ pytest.importorskip("cleave.torch")
 
 from bench_stand_ins import BetweenStandIn  # noqa: E402
 
-from bench import routings  # noqa: E402
+from bench import readme, report, routings  # noqa: E402
 
 scalings = pytest.mark.parametrize("scaling", routings.SCALINGS)
 
@@ -63,3 +63,10 @@ def test_what_ncu_writes() -> None:
     ]
     assert routings.average(lines) == 93.0
     assert routings.average(["==ERROR== no permission"]) is None
+
+
+def test_the_results_that_are_kept() -> None:
+    kept = readme.ROOT / "bench" / "results" / "routings.json"
+    result = report.load(kept)
+    assert len(result["rows"]) == len(routings.LAYERS) * len(routings.SCALINGS)
+    assert routings.markdown(result["machine"], result["rows"]) == kept.with_suffix(".md").read_text()
