@@ -71,8 +71,9 @@ void refuse_unserved(const GemmProblem& problem, const DeviceInfo& device) {
         ErrorCode::unsupported,
         "{}, and so the product cannot be served on {}: its kernels take no b that is contiguous along n if it has 8 "
         "bits or if gates and ups alternate, no split_k_mode=\"cluster\", no scales that 128 columns share where n "
-        "is no multiple of 128, and, with out_scale in groups or a batch, of kernel=\"portable\", which every GPU "
-        "before Hopper has, \"none\" and \"serial\" alone, without scales of blocks in the latter, and without "
+        "is no multiple of 128, with out_scale in groups no split_k_mode=\"parallel\" and, where columns have scales "
+        "of blocks, no \"stream_k\", and, with out_scale in groups or a batch, of kernel=\"portable\", which every "
+        "GPU before Hopper has, \"none\" and \"serial\" alone, without scales of blocks in the latter, and without "
         "use_fast_accum; copy b, choose another mode or type, or apply the activation in a step of its own",
         gate_of(problem), device.name);
   }

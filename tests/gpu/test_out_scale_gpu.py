@@ -93,6 +93,9 @@ def check_rounding(d: torch.Tensor, scale: torch.Tensor, wide: torch.Tensor, ue8
 @pytest.mark.parametrize("activation", ["none", "relu", "swiglu"])
 @pytest.mark.parametrize("grouped", [False, True])
 def test_equals_quantize_of_float32(kind: str, activation: str, mode: str, grouped: bool) -> None:
+    unserved = "parallel", "stream_k" if kind == "columns of blocks" else None
+    if grouped and activation == "swiglu" and mode in unserved:
+        pytest.skip("gates of groups that become 8 bits leave no registers for it")
     torch.manual_seed(0)
     for m, n, k in [(16, 384, 1024), (130, 640, 256)]:
         groups = 3 if grouped else None

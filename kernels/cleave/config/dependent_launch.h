@@ -31,10 +31,12 @@ CLEAVE_HD constexpr bool waits_late(const GemmConfig& c) {
 
 /// Whether the lane that asks for TMA's loads makes the barriers of full stages itself, and asks for the first tile's
 /// blocks before the CTA's threads meet. Measured for single consumers, whose products are the shortest
-/// (docs/notes/2026-11-choice.md); the widest tile leaves no register for it. CTAs of a cluster load into each other's
-/// memory, which is theirs once they have met.
+/// (docs/notes/2026-11-choice.md); the widest tile leaves no register for it, nor do D's scales beside those of single
+/// columns. CTAs of a cluster load into each other's memory, which is theirs once they have met.
 CLEAVE_HD constexpr bool loads_before_meeting(const GemmConfig& c) {
-  return c.warps.consumers == 1 && c.tile.n <= 192 && waits_late(c) && !loads_early(c) && cluster_size(c) == 1 &&
+  const bool singly = c.epilogue.scaling == Scaling::block && c.scales.rows_b == 1;
+  const bool crowded = c.tile.n > 192 || (c.epilogue.has_scale_out && singly);
+  return c.warps.consumers == 1 && !crowded && waits_late(c) && !loads_early(c) && cluster_size(c) == 1 &&
          c.conv.kind == Conv::none && !has_weights(c) && c.across.ranks == 1;
 }
 

@@ -99,13 +99,6 @@ CLEAVE_DEVICE void produce_beside(const Params<C>& p, const CtaCoord<C>& cta, ui
   PipelineState<C.tile.stages> state;
   constexpr uint32_t kOthers = 128 - threads_beside(C);  // of the warpgroup, before these
   typename detail::LoaderBeside<C>::type loader(p, threadIdx.x % 128 - kOthers);
-  const auto load = [&](uint32_t stage) {
-    if constexpr (C.operands.listed) {
-      loader.load(smem, stage);
-    } else {
-      loader.load(smem + kAt + stage * kStage);
-    }
-  };
   const Fragment<C> fragment(0);
   auto scheduler = cta.scheduler(p.schedule);
   wait_late<C>();
@@ -117,7 +110,7 @@ CLEAVE_DEVICE void produce_beside(const Params<C>& p, const CtaCoord<C>& cta, ui
       loader.start(work, cta.tile(p, fragment, work));
       loaded = min_of(work.k_count, blocks_before_meeting(C));
     }
-    for (uint32_t i = 0; i < loaded; ++i) load(i);
+    for (uint32_t i = 0; i < loaded; ++i) loader.load(smem + kAt + i * kStage);
     meet();
     for (uint32_t i = 0; i < loaded; ++i) ptx::copy_async_arrive(full + i * 8);
     state.advance(loaded);
@@ -126,7 +119,11 @@ CLEAVE_DEVICE void produce_beside(const Params<C>& p, const CtaCoord<C>& cta, ui
     if (loaded == 0) loader.start(work, cta.tile(p, fragment, work));
     for (uint32_t i = loaded; i < work.k_count; ++i) {
       ptx::mbarrier_wait(empty + state.stage * 8, state.parity ^ 1);
-      load(state.stage);
+      if constexpr (C.operands.listed) {
+        loader.load(smem, state.stage);
+      } else {
+        loader.load(smem + kAt + state.stage * kStage);
+      }
       ptx::copy_async_arrive(full + state.stage * 8);
       state.advance();
     }
