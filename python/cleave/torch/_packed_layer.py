@@ -50,6 +50,9 @@ class PackedLayer(nn.Module):
     ) -> None:
         """rows: the weight's, of which two are joined to one of out_features where it is gated."""
         super().__init__()
+        for name, size in (("in_features", in_features), ("out_features", rows)):
+            if not isinstance(size, int):
+                raise TypeError(f"{name} is {size!r}; it must be a number")
         if dtype not in HALVES:
             raise ValueError(f"dtype is {dtype}; it must be torch.bfloat16 or torch.float16")
         form = find_format(format)

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from .. import _core
 from . import _dealt, _float8, _float8_grouped, _main_grad
 from ._operators.grouped_autograd import Groups, gradient_of_bias
 from ._operators.transforms import is_transformed
@@ -93,8 +94,13 @@ class GroupedLinear(nn.Module):
         device: Any = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        """Initialised like nn.Linear, group by group. grad_dtype: with a recipe, as in `Float8Linear`."""
+        """Initialised like nn.Linear, group by group. grad_dtype: with a recipe, as in `Float8Linear`.
+
+        ValueError: no groups, or more than a launch has.
+        """
         super().__init__()
+        if num_groups not in range(1, _core.most_groups + 1):
+            raise ValueError(f"num_groups is {num_groups!r}; it must be from 1 to {_core.most_groups}")
         self.num_groups = num_groups
         self.in_features = in_features
         self.out_features = out_features

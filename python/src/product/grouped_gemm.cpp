@@ -142,6 +142,7 @@ nb::object weight_gradient(const Call& call) {
 }  // namespace
 
 void bind_grouped_gemm(nb::module_& m) {
+  m.attr("most_groups") = kMostGroups;
   using Operands = List<arg::A, arg::B, arg::Offs>;
   using Options = Concat<Bounds, List<arg::Gather, arg::SlotsOfRow, arg::ScaleA, arg::ScaleB, arg::Bias, arg::C>,
                          Scalars, List<arg::ScaleD, arg::Amax>,

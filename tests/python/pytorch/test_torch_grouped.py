@@ -175,6 +175,12 @@ def test_main_grad_is_added_to() -> None:
     assert torch.equal(main.double(), expected)
 
 
+@pytest.mark.parametrize("groups", [0, 1025, "4"])
+def test_a_layer_has_as_many_groups_as_a_launch(groups: Any) -> None:
+    with pytest.raises(ValueError, match=rf"num_groups is {groups!r}; it must be from 1 to 1024"):
+        GroupedLinear(groups, 8, 16)
+
+
 def test_wrong_offsets_touch_nothing_else() -> None:
     a, b = integers(TOTAL, K), integers(G, K, N)
     frame = torch.full((TOTAL + 2, N), 7.0)
