@@ -193,7 +193,7 @@ class W8A8Linear(StaticWeights):
             if len(x) < 2:
                 raise TypeError("x is a tuple of one; pass q and scale, as `Quantized` has them, or a tensor")
             return self._multiply(*x)
-        flat = isinstance(x, Tensor) and x.dim() == 2
+        flat = isinstance(x, Tensor) and x.dim() == 2 and x.size(1) == self.in_features
         if not flat:
             check_features(x, self.in_features)
         tokens = as_rows(x if flat else x.reshape(-1, self.in_features))
