@@ -11,7 +11,8 @@ from pathlib import Path
 from .jobs.every import EVERY_JOB, AnyJob, Shape
 
 # Packed, on an H200. Those in lines_of_256_bytes are from when TMA asked L2 for such lines: what memory bounds is up to
-# 9 % faster since. A fit takes both, and errs less on shapes it has not seen than with the newer ones alone.
+# 9 % faster since. A fit takes both, and errs less on shapes it has not seen than with the newer ones alone. Those in
+# early_loads are small products, measured since tiles of one warpgroup are loaded before the CTA meets.
 MEASURED = Path(__file__).with_name("measured")
 
 MeasuredShape = tuple[Shape, dict[str, float]]  # with microseconds by kernel
