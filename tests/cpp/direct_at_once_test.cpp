@@ -15,6 +15,7 @@
 #include "cleave/names.h"
 #include "conv_choice.h"
 #include "conv_geometry.h"
+#include "depthwise.h"
 #include "expect_no_spills.h"
 #include "jit/source.h"
 #include "plan/catalogue/candidates.h"
@@ -25,16 +26,9 @@
 namespace cleave {
 namespace {
 
-GemmProblem depthwise(Conv kind, const ConvAxis& height, const ConvAxis& width, int64_t channels = 96,
-                      int64_t group = 1, int64_t images = 3) {
-  const ConvLayout conv{
-      .kind = kind, .images = images, .channels = group, .filters = group, .axes = {kNone, height, width}};
-  return implicit_gemm(conv, channels / group, DType::f16, DType::f16);
-}
-
 GemmProblem square(Conv kind, int32_t taps, int32_t stride, int32_t size = 14, int64_t channels = 96,
                    int64_t images = 3) {
-  const ConvAxis axis{.size = size, .filter = taps, .stride = stride, .pad_begin = taps / 2, .pad_end = taps / 2};
+  const ConvAxis axis = centred_axis(size, taps, stride);
   return depthwise(kind, axis, axis, channels, 1, images);
 }
 

@@ -13,6 +13,7 @@
 #include "cleave/names.h"
 #include "conv_choice.h"
 #include "conv_geometry.h"
+#include "depthwise.h"
 #include "direct_slices.h"
 #include "expect_no_spills.h"
 #include "jit/source.h"
@@ -26,15 +27,8 @@
 namespace cleave {
 namespace {
 
-GemmProblem depthwise(Conv kind, const ConvAxis& height, const ConvAxis& width, int64_t channels = 96,
-                      int64_t group = 1, int64_t images = 8) {
-  const ConvLayout conv{
-      .kind = kind, .images = images, .channels = group, .filters = group, .axes = {kNone, height, width}};
-  return implicit_gemm(conv, channels / group, DType::f16, DType::f16);
-}
-
 GemmProblem square(Conv kind, int32_t taps, int32_t stride, int32_t size = 56, int64_t channels = 96) {
-  const ConvAxis axis{.size = size, .filter = taps, .stride = stride, .pad_begin = taps / 2, .pad_end = taps / 2};
+  const ConvAxis axis = centred_axis(size, taps, stride);
   return depthwise(kind, axis, axis, channels);
 }
 
@@ -288,7 +282,7 @@ bool takes_columns(const GemmProblem& p) {
 
 TEST(DirectColumns, AreChosenWhereTheyWereFaster) {
   const auto layer = [](Conv kind, int64_t images, int32_t size, int64_t channels, int32_t taps, int32_t stride = 1) {
-    const ConvAxis axis{.size = size, .filter = taps, .stride = stride, .pad_begin = taps / 2, .pad_end = taps / 2};
+    const ConvAxis axis = centred_axis(size, taps, stride);
     return depthwise(kind, axis, axis, channels, 1, images);
   };
   for (const Conv kind : {Conv::fprop, Conv::dgrad}) {
@@ -307,7 +301,7 @@ TEST(DirectColumns, AreChosenWhereTheyWereFaster) {
 TEST(DirectColumns, AreInRingsWhereThoseWereFaster) {
   const auto takes_ring = [](Conv kind, int64_t images, int32_t size, int64_t channels, int32_t taps,
                              int32_t stride = 1) {
-    const ConvAxis axis{.size = size, .filter = taps, .stride = stride, .pad_begin = taps / 2, .pad_end = taps / 2};
+    const ConvAxis axis = centred_axis(size, taps, stride);
     return chosen(depthwise(kind, axis, axis, channels, 1, images)).ahead > 0;
   };
   EXPECT_TRUE(takes_ring(Conv::fprop, 40, 45, 576, 3));

@@ -9,12 +9,14 @@
 #include <optional>
 #include <utility>
 
+#include "all_kernels/typical_problems.h"
 #include "cleave/config/direct_pixels.h"
 #include "cleave/config/direct_work.h"
 #include "cleave/names.h"
 #include "conv_choice.h"
 #include "conv_geometry.h"
 #include "plan/catalogue/candidates.h"
+#include "plan/catalogue/listed.h"
 #include "plan/direct/choice.h"
 #include "plan/direct/kernels.h"
 #include "plan/direct/wgrad.h"
@@ -104,6 +106,35 @@ std::optional<Choice> pixels_choice(const GemmProblem& p) {
   for (const Spec& spec : direct_specs(p, h100()))
     if (spec.columns == 0) return make_choice(p, h100(), spec);
   return std::nullopt;
+}
+
+/// Or `cleave tune` could not store them.
+TEST(DirectConv, WhatSuitsAProblemMayBeTuned) {
+  bool at_once = false, ahead = false, together = false;
+  for (const Conv kind : {Conv::fprop, Conv::dgrad, Conv::wgrad}) {
+    for (const int32_t taps : {3, 7}) {
+      for (const int32_t size : {7, 14, 56}) {
+        for (const int64_t group : {1, 2, 32}) {
+          for (const Spec& spec : direct_specs(depthwise(kind, taps, 1, 256, group, size), h100())) {
+            EXPECT_TRUE(is_listed(spec)) << to_string(spec);
+            at_once |= spec.at_once, ahead |= spec.ahead > 0, together |= spec.cluster_k > 1;
+          }
+        }
+      }
+    }
+  }
+  EXPECT_TRUE(at_once && ahead && together);
+}
+
+TEST(DirectConv, WordsOfOtherKernelsAreRefused) {
+  const GemmProblem p = depthwise(Conv::wgrad, 3, 1, 256, 32, 14);
+  ASSERT_TRUE(make_choice(p, h100(), *parse_spec("direct 256x32 parallel 4")));
+  for (const char* word : {"narrow", "gather", "half_lines", "transposed", "pingpong", "at_once", "ahead 2"})
+    EXPECT_FALSE(make_choice(p, h100(), *parse_spec(std::string("direct 256x32 ") + word + " parallel 4"))) << word;
+  GemmProblem product = typical::product(DType::bf16, DType::bf16, DType::bf16);
+  ASSERT_TRUE(make_choice(product, h100(), *parse_spec("sm90 64x64")));
+  for (const char* word : {"at_once", "ahead 2", "columns 4"})
+    EXPECT_FALSE(make_choice(product, h100(), *parse_spec(std::string("sm90 64x64 ") + word))) << word;
 }
 
 TEST(DirectConv, ServesNarrowGroups) {

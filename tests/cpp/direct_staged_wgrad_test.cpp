@@ -11,6 +11,7 @@
 #include "cleave/config/smem_plan.h"
 #include "conv_choice.h"
 #include "conv_geometry.h"
+#include "depthwise.h"
 #include "direct_slices.h"
 #include "expect_no_spills.h"
 #include "jit/source.h"
@@ -22,16 +23,9 @@
 namespace cleave {
 namespace {
 
-GemmProblem depthwise(const ConvAxis& height, const ConvAxis& width, int64_t channels, int64_t images = 8,
-                      int64_t group = 1, DType type = DType::f16) {
-  const ConvLayout conv{
-      .kind = Conv::wgrad, .images = images, .channels = group, .filters = group, .axes = {kNone, height, width}};
-  return implicit_gemm(conv, channels / group, type, DType::f32);
-}
-
 GemmProblem square(int32_t taps, int32_t size, int64_t channels = 64, int64_t images = 60, int32_t stride = 1) {
-  const ConvAxis axis{.size = size, .filter = taps, .stride = stride, .pad_begin = taps / 2, .pad_end = taps / 2};
-  return depthwise(axis, axis, channels, images);
+  const ConvAxis axis = centred_axis(size, taps, stride);
+  return depthwise(Conv::wgrad, axis, axis, channels, 1, images);
 }
 
 std::vector<Choice> staged_choices(const GemmProblem& p) {
@@ -63,7 +57,8 @@ TEST(DirectStagedWgrad, StripsFindTheirPixelsInTheLine) {
   Random random(17);
   size_t served = 0;
   for (int round = 0; round < 60; ++round) {
-    const GemmProblem p = depthwise(draw_axis(random, 3), draw_axis(random, 3), 32, random.number(1, 9));
+    const GemmProblem p =
+        depthwise(Conv::wgrad, draw_axis(random, 3), draw_axis(random, 3), 32, 1, random.number(1, 9));
     for (const Choice& choice : staged_choices(p)) {
       SCOPED_TRACE(text(p.conv) + " " + to_string(choice.spec));
       ++served;
@@ -156,9 +151,9 @@ TEST(DirectStagedWgrad, SpillsNothing) {
   add(square(9, 28), "direct 14x32 ahead 2 parallel 3");
   add(square(11, 28), "direct 16x32 ahead 2");
   const ConvAxis axis{.size = 28, .filter = 3, .pad_begin = 1, .pad_end = 1};
-  add(depthwise(axis, axis, 64, 8, 2), "direct 7x32 ahead 2");
+  add(depthwise(Conv::wgrad, axis, axis, 64, 2), "direct 7x32 ahead 2");
   const ConvAxis seven{.size = 28, .filter = 7, .pad_begin = 3, .pad_end = 3};
-  add(depthwise(seven, seven, 64, 8, 1, DType::f32), "direct 14x32 ahead 2");
+  add(depthwise(Conv::wgrad, seven, seven, 64, 1, 8, DType::f32), "direct 14x32 ahead 2");
   for (const char* arch : {"sm_80", "sm_90a"}) expect_no_spills(sources, arch, 128);
 }
 

@@ -3,21 +3,13 @@
 #include "plan/catalogue/splits.h"
 #include "plan/catalogue/tiles.h"
 #include "plan/catalogue/variants.h"
+#include "plan/direct/choice.h"
 
 namespace cleave {
 
 bool is_listed(const Spec& spec) {
-  // Its cut is the problem's to say: make_choice takes no other. Weight gradients have slices.
-  if (spec.family == KernelFamily::direct) {
-    const bool sliced = spec.split == SplitKMode::parallel && spec.slices > 1;
-    return spec == Spec{.family = spec.family,
-                        .tile_m = spec.tile_m,
-                        .tile_n = spec.tile_n,
-                        .columns = spec.columns,
-                        .ahead = spec.ahead,
-                        .split = sliced ? spec.split : SplitKMode::none,
-                        .slices = sliced ? spec.slices : 1};
-  }
+  // Its cut is the problem's to say: make_choice takes no other.
+  if (spec.family == KernelFamily::direct) return is_direct_spec(spec);
   Spec tile = spec;
   tile.split = SplitKMode::none;
   tile.slices = tile.cluster_k = 1;

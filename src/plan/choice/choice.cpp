@@ -201,7 +201,7 @@ std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& 
   if (spec.product) return make_product_choice(problem, device, spec);
   if (spec.by_group) return make_group_choice(problem, device, spec);
   if (spec.family == KernelFamily::direct) return make_direct_choice(problem, device, spec);
-  if (spec.columns > 0 || spec.ahead > 0) return std::nullopt;
+  if (spec.columns > 0 || spec.ahead > 0 || spec.at_once) return std::nullopt;
   const bool is_conv = problem.conv.kind != Conv::none;
   if (is_conv ? spec.narrow : spec.fuses_classes || spec.gather || spec.half_lines) return std::nullopt;
   if (is_conv && spec.transposed && !may_turn(problem, spec)) return std::nullopt;

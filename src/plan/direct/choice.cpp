@@ -139,6 +139,19 @@ std::optional<Choice> make_pixels_choice(const GemmProblem& problem, const Devic
 
 }  // namespace
 
+bool is_direct_spec(const Spec& spec) {
+  const bool sliced = spec.split == SplitKMode::parallel && spec.slices > 1;
+  return spec == Spec{.family = KernelFamily::direct,
+                      .tile_m = spec.tile_m,
+                      .tile_n = spec.tile_n,
+                      .columns = spec.columns,
+                      .ahead = spec.ahead,
+                      .at_once = spec.at_once,
+                      .split = sliced ? spec.split : SplitKMode::none,
+                      .slices = sliced ? spec.slices : 1,
+                      .cluster_k = sliced ? spec.cluster_k : 1};
+}
+
 std::vector<Spec> direct_specs(const GemmProblem& problem, const DeviceInfo& device) {
   if (const auto rows = direct_rows_spec(problem, device)) return {*rows};  // which reads nothing twice
   const auto shift = direct_shift_spec(problem, device);
@@ -157,6 +170,7 @@ std::vector<Spec> direct_specs(const GemmProblem& problem, const DeviceInfo& dev
 }
 
 std::optional<Choice> make_direct_choice(const GemmProblem& problem, const DeviceInfo& device, const Spec& spec) {
+  if (!is_direct_spec(spec)) return std::nullopt;
   if (spec.at_once) return make_direct_at_once_choice(problem, device, spec);
   if (spec.columns > 0) {
     const auto make = problem.conv.kind == Conv::wgrad ? make_direct_columns_wgrad_choice : make_direct_columns_choice;

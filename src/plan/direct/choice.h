@@ -9,6 +9,9 @@
 
 namespace cleave {
 
+/// Whether it has nothing but what kernels of this family have: a cut, and weight gradients slices.
+bool is_direct_spec(const Spec& spec);
+
 /// For each method that serves the problem, the spec that suits it.
 std::vector<Spec> direct_specs(const GemmProblem& problem, const DeviceInfo& device);
 

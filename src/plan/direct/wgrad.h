@@ -10,7 +10,7 @@ namespace cleave {
 
 inline constexpr uint32_t kMostGradientTaps = 11;  // along an axis
 
-/// Whether threads that have one line of a filter's taps each can serve the problem, and from how many channels such a
+/// Whether threads that have one line of a filter's taps each can serve the problem, and how many channels such a
 /// thread loads at once: as many as there are registers for its sums.
 bool serves_tap_lines(const GemmProblem& problem);
 uint32_t tap_line_vector(const GemmProblem& problem);
