@@ -18,6 +18,8 @@
 //            in clusters   one work tile per CTA, added up through the cluster's shared memory (split_k/cluster.h)
 //            convolutions  the scheduler follows the classes in the parameters (conv/conv_classes.h)
 //            static        an operand that no launch writes: its first loads start before the launch ahead is done
+//            alone         with one warpgroup of consumers, a product's first loads leave before the CTA's threads
+//                          meet (tma_producer.h)
 //            grouped       one warp first reads the groups' bounds into a table (schedule/groups.h), which the
 //                          schedulers of all roles then follow
 #pragma once

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -51,7 +52,7 @@ class PackedLayer(nn.Module):
         """rows: the weight's, of which two are joined to one of out_features where it is gated."""
         super().__init__()
         for name, size in (("in_features", in_features), ("out_features", rows)):
-            if not isinstance(size, int):
+            if not isinstance(size, Integral):
                 raise TypeError(f"{name} is {size!r}; it must be a number")
         if dtype not in HALVES:
             raise ValueError(f"dtype is {dtype}; it must be torch.bfloat16 or torch.float16")

@@ -16,6 +16,7 @@ from strategies_matrices import DTYPES
 
 import cleave
 from cleave._epilogue.activations import GATED
+from cleave.testing.grouped_case import GroupedCase
 
 QUANTIZED = [name for name in ("int8", "float8_e4m3fn", "float8_e5m2") if name in DTYPES]
 MODES = ("auto", "none", "serial", "parallel", "cluster", "stream_k")
@@ -280,6 +281,24 @@ def test_groups_of_columns_share_scales(mode: str, ue8m0: bool) -> None:
     )
     assert again[0] is out and again[1] is scale_out
     check(out, scale_out, wide, ue8m0=ue8m0)
+
+
+@pytest.mark.parametrize(
+    ("mode", "scaling", "served"),
+    [("parallel", "row", False), ("parallel", "block_1x128", False), ("stream_k", "block_1x128", False),
+     ("stream_k", "row", True), ("serial", "block_1x128", True)],
+)  # fmt: skip
+def test_gates_of_groups_name_the_modes_that_they_have_not(mode: str, scaling: str, served: bool) -> None:
+    case = GroupedCase(
+        *(2, 96, 256, 512, (32, 64), "forward", "float8_e4m3fn"),
+        scaling=scaling, activation="swiglu", out_dtype="float8_e4m3fn", out_scale="block_1x128",
+        split_k_mode=mode, split_k_slices=None if mode == "stream_k" else 2,
+    )  # fmt: skip
+    if served:
+        assert mode in case.plan("h100").kernel_name
+        return
+    with pytest.raises(ValueError, match=r'in groups no split_k_mode="parallel" and, .* no "stream_k"'):
+        case.plan("h100")
 
 
 def test_what_groups_of_columns_refuse() -> None:
