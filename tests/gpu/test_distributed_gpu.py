@@ -7,11 +7,17 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
+import cleave
+from cleave import _core
+
 torch = pytest.importorskip("torch", minversion="2.10")
+
+from virtual_ranks import groups_of  # noqa: E402 - it needs torch
 
 ROOT = Path(__file__).parents[2]
 SUPPORT = ROOT / "tests" / "support"
@@ -25,6 +31,39 @@ def test_virtual_ranks(ranks: int, replays: int | None) -> None:
     run = [sys.executable, SUPPORT / "virtual_ranks.py", str(ranks), "640"]
     run += [] if replays is None else ["1", "4", str(replays)]
     subprocess.run(run, check=True, timeout=120, env=environment)
+
+
+@pytest.mark.parametrize("pushed", [False, True])
+def test_a_product_behind_a_sum_leaves_peers_room(pushed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If it began while the sum waits, it would have every SM before the other rank's sum does."""
+    monkeypatch.setenv("CLEAVE_PEER_TIMEOUT", "5")
+    rows, columns = 4, 1024
+    parts = torch.randn(2, rows, columns, device="cuda")
+    sums, streams = torch.empty_like(parts), [torch.cuda.Stream() for _ in parts]
+    groups = groups_of(2, parts.nbytes)
+    a, b = (torch.randn(4096, 4096, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+
+    def add_up(rank: int) -> None:
+        with torch.cuda.stream(streams[rank]):
+            finish = None, None, None, None, None, "none", rows, groups[rank], "sum", pushed, None
+            _core.fold(list(parts), sums[rank], *finish)
+
+    def multiply() -> None:
+        with torch.cuda.stream(streams[0]):
+            cleave.gemm(a, b)
+
+    torch.cuda.synchronize()
+    add_up(0)
+    add_up(1)
+    multiply()  # all are loaded
+    torch.cuda.synchronize()
+    add_up(0)
+    multiply()
+    time.sleep(0.1)
+    add_up(1)
+    torch.cuda.synchronize()
+    assert [group.problem() for group in groups] == ["", ""]
+    assert torch.equal(sums, (parts[0] + parts[1]).expand_as(sums))
 
 
 def test_survivors_name_the_rank_that_is_lost(tmp_path: Path) -> None:

@@ -166,6 +166,7 @@ CLEAVE_DEVICE void fold_pushed(const FoldParams& p) {
   }
   const CtaPlace place(p.meeting);
   if (!place.meeting(0).end(exchange(place, own, exists, all))) return;
+  ptx::launch_dependents();
   const float inverse = C.has_scale_d ? 1.0f / *p.scale_d : 1.0f;
   CLEAVE_UNROLL
   for (uint32_t i = 0; i < kCount; ++i) {
@@ -190,6 +191,7 @@ CLEAVE_DEVICE void fold_strip(const FoldParams& p) {
     sums[i] = row < rows ? load_element(C.partial, p.partials[p.meeting.rank], row * p.partial_stride + column) : 0.0f;
   }
   strip.add_up(rows, sums);
+  ptx::launch_dependents();
   const float inverse = C.has_scale_d ? 1.0f / *p.scale_d : 1.0f;
   CLEAVE_UNROLL
   for (uint32_t i = 0; i < Part::kSums; ++i) {
@@ -204,13 +206,13 @@ CLEAVE_DEVICE void fold_strip(const FoldParams& p) {
 
 template <FoldConfig C>
 CLEAVE_DEVICE void fold(const FoldParams& p) {
-  ptx::launch_dependents();
   ptx::grid_dependency_wait();
   if constexpr (C.strip_vectors > 0) return fold_strip<C>(p);
   if constexpr (C.pushed) {
     if (p.meeting.size > 1) return fold_pushed<C>(p);
   }
   if (p.meeting.size > 1 && !meet(p.meeting)) return;
+  ptx::launch_dependents();
   constexpr uint32_t kAhead = fold_ahead(C);
   const float inverse = C.has_scale_d ? 1.0f / *p.scale_d : 1.0f;
   const uint32_t step = gridDim.x * fold_threads(C), first_of_all = blockIdx.x * fold_threads(C) + threadIdx.x;

@@ -12,9 +12,9 @@ template <GatherConfig C>
 CLEAVE_DEVICE void gather(const GatherParams& p) {
   using Piece = typename GatheredPiece<C.bytes>::Type;
   constexpr uint32_t kAhead = 4;
-  ptx::launch_dependents();
   ptx::grid_dependency_wait();
   if (p.meeting.size > 1 && !meet(p.meeting)) return;
+  ptx::launch_dependents();
   const uint32_t step = gridDim.x * C.threads;
   CLEAVE_NO_UNROLL
   for (uint32_t first = blockIdx.x * C.threads + threadIdx.x; first < p.pieces; first += kAhead * step) {

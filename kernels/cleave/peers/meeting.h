@@ -5,6 +5,9 @@
 // It ends, whatever the peers do: after the timeout, or where they are in another call, it leaves a record for the host
 // and marks the group as broken, and every later meeting of it ends at once. It never traps, so the process's other
 // work goes on.
+//
+// The launch behind it may begin once its CTAs have met, and not before: while it waits for this one, it has room on
+// the GPU that a kernel of another stream may lack, and a peer may be waiting for that kernel.
 #pragma once
 
 #include "cleave/peers/meeting_params.h"

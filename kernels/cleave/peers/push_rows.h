@@ -64,12 +64,12 @@ CLEAVE_DEVICE void keep(const MeetingParams& meeting, const PushedRows& part) {
 
 template <PushRowsConfig C>
 CLEAVE_DEVICE void push_rows(const PushRowsParams& p) {
-  ptx::launch_dependents();
   ptx::grid_dependency_wait();
   send<C.bytes, C.keeps>(p.meeting, p.parts[0]);
   if constexpr (C.second_bytes > 0) send<C.second_bytes, C.keeps>(p.meeting, p.parts[1]);
   __syncthreads();  // what all threads have sent comes before the word that says so
   if (p.meeting.size > 1 && !meet(p.meeting)) return;
+  ptx::launch_dependents();
   if constexpr (C.keeps) {
     keep<C.bytes>(p.meeting, p.parts[0]);
     if constexpr (C.second_bytes > 0) keep<C.second_bytes>(p.meeting, p.parts[1]);

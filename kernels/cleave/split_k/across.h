@@ -2,8 +2,8 @@
 // before its epilogue (peers/strip.h). A warpgroup has one strip.
 //
 // Its CTAs wait for those of other GPUs, which may have to wait for room there: for a collective of NCCL's, say, that
-// itself waits for its kernel here. So there are fewer of them than SMs, and the next launch does not come before they
-// have met: then others' CTAs, which go on without each other, find room in turn.
+// itself waits for its kernel here. So there are fewer of them than SMs, and as behind every meeting (peers/meeting.h)
+// the next launch does not come before: then others' CTAs, which go on without each other, find room in turn.
 #pragma once
 
 #include "cleave/config/gemm_params.h"
