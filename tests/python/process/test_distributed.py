@@ -1,4 +1,4 @@
-"""Products over ranks, on the CPU: three processes that speak by gloo, and eight that are only pretended.
+"""Products over ranks, on the CPU: one and three processes that speak by gloo, and eight that are only pretended.
 
 Nothing here imports cleave.distributed: it would add its operators to what other tests of this process see.
 """
@@ -22,10 +22,10 @@ ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT / "python")}
 RANKS = 3  # two would not show in which order they are added
 
 
-@pytest.mark.parametrize("transport", ["gloo", "peer"])
-def test_on_three_ranks(tmp_path: Path, transport: str) -> None:
+@pytest.mark.parametrize(("ranks", "transport"), [(1, "gloo"), (RANKS, "gloo"), (RANKS, "peer")])
+def test_on_ranks(tmp_path: Path, ranks: int, transport: str) -> None:
     """One test of a transport: that processes start costs more than all that they do."""
-    run = [sys.executable, SUPPORT / "distributed_ranks.py", str(RANKS), "cpu", tmp_path / "report"]
+    run = [sys.executable, SUPPORT / "distributed_ranks.py", str(ranks), "cpu", tmp_path / "report"]
     by = {"CLEAVE_TRANSPORT": "peer", "CLEAVE_PEER_TIMEOUT": "20"} if transport == "peer" else {}
     subprocess.run(run, check=True, timeout=300, env=ENVIRONMENT | by)
     report = json.loads((tmp_path / "report").read_text())

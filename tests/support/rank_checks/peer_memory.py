@@ -57,6 +57,8 @@ def memory_grows_up_to_its_limit(ranks: Ranks) -> None:
 
 def a_broken_group_is_reset(ranks: Ranks) -> None:
     """Ranks that made other calls, and as many or more, go on where all of them say so."""
+    if ranks.size == 1:
+        return
     a, b = ranks.draw(8, 16), ranks.draw(16, 24)
     group = dist.new_group(list(range(ranks.size)))
     cd.reset(group)  # which has made no memory
