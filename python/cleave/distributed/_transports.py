@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import torch
@@ -124,25 +124,27 @@ class PeerStores:
         self, multiply: Multiply, like: Tensor, share: int, columns: int, dtype: torch.dtype, fused: bool
     ) -> Iterator[tuple[slice, list[Tensor | None]]]:
         """The others' rows first, which leave while the rest is multiplied."""
-        size, rank = self.peers.size, self.peers.rank
+        size, rank, parts = self.peers.size, self.peers.rank, _parts(share)
+        owners = [(rank + step) % size for step in range(1, size)]  # none receives from all at once
         slots = self._turn.take((size, share, columns), dtype)  # of each rank: a place for each rank's rows of its own
+        places = self._turn.kept(lambda: [[slots[owner][rank, part] for owner in owners] for part in parts])
+        received = self._turn.kept(lambda: [slots[rank][:, part].unbind() for part in parts])
         beside = Beside(like.device)
-        parts, there, leaving = _parts(share), [], []
-        for part in parts:
-            for step in range(1, size):  # from the next rank on, so that none receives from all at once
-                owner = (rank + step) % size
+        there, leaving = [], []
+        for part, of_owners in zip(parts, places, strict=True):
+            for owner, place in zip(owners, of_owners, strict=True):
                 leaving.append(multiply(None, _rows_of(owner, share, part)))
                 with beside.behind_all():
-                    slots[owner][rank, part].copy_(leaving[-1], non_blocking=True)
+                    place.copy_(leaving[-1], non_blocking=True)
             if fused:  # else the kernel that adds up begins with a meeting
                 self._turn.meet(beside.stream)
             there.append(beside.event())
         own = None if fused else multiply(None, slice(rank * share, (rank + 1) * share))
-        for part, event in zip(parts, there, strict=True):
+        for part, come, event in zip(parts, received, there, strict=True):
             beside.computing.wait_event(event)
-            received: list[Tensor | None] = list(slots[rank][:, part].unbind())
-            received[rank] = None if own is None else own[part]
-            yield part, received
+            everyones: list[Tensor | None] = list(come)
+            everyones[rank] = None if own is None else own[part]
+            yield part, everyones
 
     def whole(self, like: Tensor, rows: int, columns: int, dtype: torch.dtype, large: bool, fused: bool) -> Whole:
         everyones = self._turn.take((self.peers.share(rows), columns), dtype)
@@ -216,11 +218,12 @@ class PulledWhole(Whole):
         self._beside = Beside(self.own.device)
 
     def made(self, part: slice) -> None:
+        theirs = self._turn.kept(lambda: [rows[part] for rows in self._everyones])
         with self._beside.behind_all():
             self._turn.meet(self._beside.stream)
             for peer in self._fetched:
-                rows = self._everyones[peer]
-                self._result[_rows_of(peer, len(rows), part)].copy_(rows[part], non_blocking=True)
+                rows = _rows_of(peer, self.own.shape[0], part)
+                self._result[rows].copy_(theirs[peer], non_blocking=True)
 
     def all(self) -> Tensor:
         self._beside.join()
@@ -276,11 +279,12 @@ def comes_at_once(columns: int, size: int) -> bool:
     return columns >= _HIDING * size
 
 
-def _parts(share: int) -> list[slice]:
+@lru_cache(maxsize=256)
+def _parts(share: int) -> tuple[slice, ...]:
     """Rows that are moved together: one half while the other is made. More parts have more ends, at each of which SMs
     wait for the slowest."""
     step = -(-share // 2 // 128) * 128
-    return [slice(begin, min(begin + step, share)) for begin in range(0, share, step)]
+    return tuple(slice(begin, min(begin + step, share)) for begin in range(0, share, step))
 
 
 def _rows_of(owner: int, share: int, part: slice) -> slice:
