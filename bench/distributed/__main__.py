@@ -24,6 +24,7 @@ from torch import Tensor
 from torch.distributed import _symmetric_memory
 
 import cleave.distributed as cd
+from cleave.distributed._transports import is_cut
 
 from .. import machine
 from . import report
@@ -61,6 +62,7 @@ def main() -> None:
                 continue
             if all_go_on(time.monotonic() - began < arguments.seconds):
                 case = {"operation": operation, "case": name, "m": m, "n": n, "k": k}
+                case["halves"] = is_cut(operation, m, n, dist.get_world_size())
                 rows.append(case | _measure(operation, m, n, k))
                 if rank == 0:
                     print(_line(rows[-1]), flush=True)

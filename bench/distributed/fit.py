@@ -49,9 +49,7 @@ class Case(NamedTuple):
         return _cost.sent(self.operation, self.whole, size)
 
     def is_large(self, size: int) -> bool:
-        of_a_rank = self.m // size
-        fills = self.operation == "all_gather" or _transports.fills_a_gpu(of_a_rank, self.n)
-        return _transports.is_large(self.m, size, self.operation != "reduce_scatter") and fills
+        return _transports.is_cut(self.operation, self.m, self.n, size)
 
     def ends(self, size: int) -> float:
         """When the last half has been made or has come, if nothing else took time."""
@@ -83,13 +81,13 @@ class Fit(NamedTuple):
     cases: int
 
 
-def cases_of(rows: list[dict[str, Any]]) -> Iterator[tuple[Case, float, float]]:
-    """Each with its time through peers' memory, and by NCCL behind the same product."""
+def cases_of(rows: list[dict[str, Any]]) -> Iterator[tuple[Case, bool, float, float]]:
+    """Each with whether it was moved in halves, its time through peers' memory, and by NCCL behind the same product."""
     for row in rows:
         if "cleave peer" in row["graph"]:
             graph = row["graph"]
             case = Case(row["operation"], row["m"], row["n"], row["k"], graph["cleave alone"])
-            yield case, graph["cleave peer"], graph["cleave + NCCL"]
+            yield case, row["halves"], graph["cleave peer"], graph["cleave + NCCL"]
 
 
 def fitted(cases: list[Case], us: list[float], size: int, way: str) -> Fit:
@@ -109,8 +107,8 @@ def fitted(cases: list[Case], us: list[float], size: int, way: str) -> Fit:
 def fits(rows: list[dict[str, Any]], size: int) -> dict[tuple[str, str], Fit]:
     """By operation and way: "peer", "halves" or "nccl"."""
     found: dict[tuple[str, str], list[tuple[Case, float]]] = defaultdict(list)
-    for case, peer, nccl in cases_of(rows):
-        found[case.operation, "halves" if case.is_large(size) else "peer"].append((case, peer))
+    for case, halves, peer, nccl in cases_of(rows):
+        found[case.operation, "halves" if halves else "peer"].append((case, peer))
         found[case.operation, "nccl"].append((case, nccl))
     return {key: fitted(*map(list, zip(*of, strict=True)), size, key[1]) for key, of in found.items()}
 
@@ -129,7 +127,7 @@ def projection(rows: list[dict[str, Any]], found: dict[tuple[str, str], Fit], si
     """Local sizes of TP8, on so many GPUs of one host: product, ours, NCCL's, and their ratio."""
     local = [row for row in rows if "TP8" in row["case"]]
     table = {key: _cost.Added(*fit.constants) for key, fit in found.items()}
-    for case, _, _ in sorted(cases_of(local)):
+    for case, *_ in sorted(cases_of(local)):
         way = "halves" if case.is_large(size) else "peer"
         ours, nccl = predicted(case, way, size, table), predicted(case, "nccl", size, table)
         shape = f"{case.m} x {case.n} x {case.k}"

@@ -7,13 +7,12 @@ import torch
 from .. import _cost_over_ranks as _cost
 from ._fold import is_inside
 from ._peers import Peers
-from ._transports import fills_a_gpu, is_large, name_for
+from ._transports import is_cut, name_for
 
 
 def explained(operation: str, m: int, n: int, itemsize: int, peers: Peers, device: torch.device) -> str:
     """What follows the operation in `explain`."""
-    large = is_large(m, peers.size, not operation.endswith("reduce_scatter"))
-    large = large and (operation.startswith("all_gather") or fills_a_gpu(m // peers.size, n))
+    large = is_cut(operation, m, n, peers.size)
     nccl_wins = not large and _cost.nccl_wins(_kind(operation), m * n * itemsize, peers.size)
     transport, why = name_for(peers, device, nccl_wins)
     steps = _steps(operation, m * n * itemsize, peers.size, transport, large)

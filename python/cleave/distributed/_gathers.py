@@ -45,7 +45,7 @@ class Form(NamedTuple):
         """out_dtype, activation: of the product."""
         rows = peers.size * parts[0].shape[0] if rows is None else rows
         _rules.check_share(parts[0], rows, peers)
-        large = is_large(rows, peers.size, True)
+        large = is_large(rows, peers.size)
         unsplit = large and fills_a_gpu(peers.share(rows), columns)
         whole = large and columns > 0  # all rows are written by those who have them
         pushed = not large and columns > 0

@@ -43,8 +43,8 @@ def partial_of(a: Tensor, asked: torch.dtype | None, exact: bool) -> torch.dtype
 def ways_of(rows: int, columns: int, partial: torch.dtype, size: int, scatter: bool) -> tuple[bool, bool, bool]:
     """Whether its products are not split along K, are moved in parts while others are made, and all ranks sum all."""
     share = (rows + size - 1) // size
-    unsplit = is_large(rows, size, False) and fills_a_gpu(share, columns)  # sums of all rows as those of a rank's
-    large = unsplit and is_large(rows, size, not scatter)
+    unsplit = is_large(rows, size) and fills_a_gpu(share, columns)  # sums of all rows as those of a rank's
+    large = unsplit and is_large(rows, size, 1 if scatter else 2)
     return unsplit, large, not scatter and not large and is_one_shot(rows * columns * partial.itemsize, size)
 
 

@@ -257,15 +257,23 @@ def _side_stream(device: torch.device) -> Any:
     return module.Stream() if device.type == "cpu" else module.Stream(device)
 
 
-_LEAST_ROWS = 1024  # with fewer, reading b again for each part takes longer than what it hides
+# With fewer, cutting and moving them takes longer than what it hides: the GPU's time, and the host's, which enqueues
+# some twenty steps (docs/notes/2026-11-peer-memory.md).
+_LEAST_ROWS = 2048
 _WAVE = 132 * 128 * 256  # elements of D that an H100's or H200's SMs have at once
 _HIDING = 2048  # columns with which a row of 16 bits takes as long to multiply as to move
 
 
-def is_large(rows: int, size: int, gathers: bool) -> bool:
+def is_large(rows: int, size: int, trips: int = 1) -> bool:
     """Whether rows are moved in parts while others are multiplied: of a rank's rows there are enough, twice as many
-    where all ranks get them. All ranks answer alike, as it follows from what they all know."""
-    return size > 1 and rows % size == 0 and rows // size >= _LEAST_ROWS * (1 + gathers)
+    where sums make a second trip, to all ranks. All ranks answer alike, as it follows from what they all know."""
+    return size > 1 and rows % size == 0 and rows // size >= _LEAST_ROWS * trips
+
+
+def is_cut(operation: str, rows: int, columns: int, size: int) -> bool:
+    """Whether a call does that, by its name."""
+    large = is_large(rows, size, 2 if operation.endswith("all_reduce") else 1)
+    return large and (operation.startswith("all_gather") or fills_a_gpu(rows // size, columns))
 
 
 def fills_a_gpu(rows: int, columns: int) -> bool:

@@ -35,7 +35,7 @@ def test_a_fit_finds_what_times_were_made_of(tmp_path: Path) -> None:
             sent = whole * (2 if operation == "all_reduce" else 1) * 3 / 4  # of four
             graph = {"cleave alone": 20.0, "cleave peer": 25.0 + 0.002 * sent**0.5 + 3e-6 * sent}
             graph["cleave + NCCL"] = 28.0 + 0.004 * sent**0.5 + 5e-6 * sent
-            case = {"operation": operation, "case": "o, TP8", "m": m, "n": 1024, "k": k}
+            case = {"operation": operation, "case": "o, TP8", "m": m, "n": 1024, "k": k, "halves": False}
             rows.append(case | {"graph": graph, "eager": {}})
     result, model = tmp_path / "result.json", tmp_path / "model.py"
     program = f"from bench import tables; rows = {rows}; of = {{'gpu': 'a GPU', 'gpus': 4}}; "
