@@ -54,7 +54,7 @@ def test_snippets_take_what_cleave_has(page: Path) -> None:
     trees = map(ast.parse, python_snippets(page))
     names = {name for tree in trees for name in names_of_cleave(tree)}
     for name in sorted(names):
-        for framework in ("torch", "jax"):
+        for framework in ("torch", "jax", "transformers"):
             if name.startswith(framework):
                 pytest.importorskip(f"cleave.{framework}", exc_type=ImportError)
         assert has(name), name
