@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from functools import cache, lru_cache
 from typing import Any
 
@@ -234,15 +234,14 @@ class Beside:
     """A stream beside the one that computes, for copies. On the CPU both do nothing."""
 
     def __init__(self, device: torch.device) -> None:
-        self._streams = torch.get_device_module(device)
-        self.stream, self.computing = _side_stream(device), self._streams.current_stream(device)
+        streams = torch.get_device_module(device)
+        self.stream, self.computing = _side_stream(device), streams.current_stream(device)
+        self._inside = streams.stream(self.stream)
 
-    @contextmanager
-    def behind_all(self) -> Iterator[None]:
+    def behind_all(self) -> AbstractContextManager[Any]:
         """What is enqueued inside goes to it, behind all that is enqueued so far."""
         self.stream.wait_stream(self.computing)
-        with self._streams.stream(self.stream):
-            yield
+        return self._inside
 
     def event(self) -> Any:
         return self.stream.record_event()
