@@ -53,7 +53,7 @@ class PackedLayer(nn.Module):
         super().__init__()
         for name, size in (("in_features", in_features), ("out_features", rows)):
             if not isinstance(size, Integral):
-                raise TypeError(f"{name} is {size!r}; it must be a number")
+                raise TypeError(f"{name} is {size!r}; it must be an integer")
         if dtype not in HALVES:
             raise ValueError(f"dtype is {dtype}; it must be torch.bfloat16 or torch.float16")
         form = find_format(format)

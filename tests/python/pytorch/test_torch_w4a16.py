@@ -256,8 +256,10 @@ def test_mistakes_of_layers_are_named() -> None:
         W4A16Linear(128, 64, group_size=96)
     with pytest.raises(ValueError, match="group_size is 128, which does not divide K = 96; pass 32 or -1"):
         W4A16Linear(96, 64)
-    with pytest.raises(TypeError, match="in_features is '96'; it must be a number"):
+    with pytest.raises(TypeError, match="in_features is '96'; it must be an integer"):
         W4A16Linear("96", 64)
+    with pytest.raises(TypeError, match=r"out_features is 64\.0; it must be an integer"):
+        W4A16Linear(96, 64.0, group_size=32)
     with pytest.raises(ValueError, match='zeros is True, but format is "mxfp4"'):
         W4A16Linear(96, 64, format="mxfp4", zeros=True)
     with pytest.raises(ValueError, match='did you mean "mxfp4"'):
