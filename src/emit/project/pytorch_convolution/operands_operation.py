@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from expected_operation import Case, fixed, values
+from expected_operation import TOLERANCE, Case, fixed, values
 from finish_operation import SUMS, finish
 from torch import Tensor
 
 LARGER = [size + 2 * stride for size, stride in zip(fixed.PLANNED[1:], fixed.STRIDE, strict=True)]
 SIZES = [fixed.PLANNED, (3, *LARGER)]  # images, then the axes
 INNER, INNER_STEP = 1, 1  # channels, which are fixed
-GRADIENT_ROUNDING = 4e-3  # by PyTorch's convolutions, which round float32 to tf32
+# By PyTorch's convolutions, which round float32 to tf32, and the sums that a gradient needs to the operands' type.
+GRADIENT_ROUNDING = max(4e-3, TOLERANCE[fixed.DTYPE])
 
 
 def tensor(*shape: int, dtype: torch.dtype = fixed.DTYPE) -> Tensor:
