@@ -34,7 +34,8 @@ target_compile_definitions(cleave_private INTERFACE CLEAVE_VERSION="${PROJECT_VE
 target_compile_options(cleave_private INTERFACE -Wall -Wextra -Wno-missing-field-initializers)
 
 file(GLOB cleave_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/*/*.cpp" "${PROJECT_SOURCE_DIR}/src/plan/*/*.cpp")
-file(GLOB frontend_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/operands/*.cpp")
+file(GLOB frontend_sources CONFIGURE_DEPENDS
+  "${PROJECT_SOURCE_DIR}/src/operands/*.cpp" "${PROJECT_SOURCE_DIR}/src/over_ranks/*.cpp")
 file(GLOB problem_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/problem/*.cpp")
 list(REMOVE_ITEM cleave_sources ${frontend_sources})
 add_library(cleave ${cleave_sources})
@@ -77,7 +78,8 @@ target_precompile_headers(cleave PRIVATE ${common_headers})
 cleave_exports(cleave _ZN6cleave* _ZNK6cleave* _ZTIN6cleave* _ZTSN6cleave* _ZTVN6cleave*)
 set_target_properties(cleave PROPERTIES CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
 
-# What Python's module and torch's operators share, and have inside themselves: from the tensors of a call to a problem.
+# What Python's module and torch's operators share, and have inside themselves: from the tensors of a call to a problem,
+# and calls of several.
 # It keeps no state.
 add_library(cleave_frontend STATIC ${frontend_sources} ${problem_sources})
 target_link_libraries(cleave_frontend PUBLIC cleave_private)

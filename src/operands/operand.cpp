@@ -138,6 +138,13 @@ MatrixLayout packed_layout(DType dtype, int64_t batch, int64_t rows, int64_t col
           .stride_batch = batch == 1 ? 0 : saturating_product(rows, columns)};
 }
 
+Operand packed_matrix(void* data, DType dtype, int device, int64_t rows, int64_t columns) {
+  Operand x{.data = data, .dtype = dtype, .device = device, .ndim = 2};
+  x.shape[0] = rows, x.shape[1] = columns;
+  x.stride[0] = columns, x.stride[1] = 1;
+  return x;
+}
+
 uint32_t alignment_of(const void* data) {
   return common_alignment(reinterpret_cast<uintptr_t>(data));
 }

@@ -87,6 +87,9 @@ Operand stacked(const Operand& x, const char* name, bool written = false);
 /// The layout of new matrices, packed row by row.
 MatrixLayout packed_layout(DType dtype, int64_t batch, int64_t rows, int64_t columns);
 
+/// Such a matrix, at `data`.
+Operand packed_matrix(void* data, DType dtype, int device, int64_t rows, int64_t columns);
+
 /// The largest power of two up to 16 that divides the address: MatrixLayout::alignment.
 uint32_t alignment_of(const void* data);
 

@@ -4,6 +4,7 @@
 
 #include "cleave/problem.h"
 #include "runtime/context.h"
+#include "runtime/copy.h"
 #include "runtime/driver.h"
 
 namespace cleave {
@@ -30,6 +31,10 @@ int Places::next(void* stream) {
     capture_ = capture;
   }
   return 2 + int(captured_++ % 2);
+}
+
+void Places::put(int place, const void* data, size_t bytes, void* stream) const {
+  enqueue_copy(group_->device(), at(group_->rank(), place), data, bytes, stream);
 }
 
 }  // namespace cleave

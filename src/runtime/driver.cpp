@@ -15,7 +15,6 @@ namespace {
 
 struct Loaded {
   Driver functions;
-  int version = 0;
   std::string problem;  // empty: usable
 };
 
@@ -28,7 +27,7 @@ std::string too_old(const char* missing) {
   return fmt::format("the NVIDIA driver lacks {}; CUDA 12.0 (driver 525) or newer is needed", missing);
 }
 
-std::string load(Driver& f, int& version) {
+std::string load(Driver& f) {
   void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (!library) return "no NVIDIA driver is installed (libcuda.so.1 was not found)";
   const auto get = reinterpret_cast<PFN_cuGetProcAddress_v12000>(dlsym(library, "cuGetProcAddress_v2"));
@@ -54,7 +53,6 @@ std::string load(Driver& f, int& version) {
   }
   int devices = 0;
   if (f.device_get_count(&devices) != CUDA_SUCCESS || devices == 0) return "there is no CUDA device";
-  f.driver_get_version(&version);
   return "";
 }
 
@@ -70,7 +68,7 @@ const Loaded& loaded() noexcept {
   }
   return here.get([] {
     Loaded result;
-    result.problem = load(result.functions, result.version);
+    result.problem = load(result.functions);
     return result;
   });
 }
@@ -120,11 +118,6 @@ const Driver& driver() {
 
 bool driver_available() noexcept {
   return loaded().problem.empty();
-}
-
-int driver_version() {
-  driver();
-  return loaded().version;
 }
 
 void throw_driver_error(CUresult result, const char* what) {

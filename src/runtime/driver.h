@@ -26,6 +26,8 @@ namespace cleave {
   X(device_primary_ctx_retain, DevicePrimaryCtxRetain, 7000)                                         \
   X(device_total_mem, DeviceTotalMem, 3020)                                                          \
   X(driver_get_version, DriverGetVersion, 2020)                                                      \
+  X(event_create, EventCreate, 2000)                                                                 \
+  X(event_record, EventRecord, 2000)                                                                 \
   X(func_set_attribute, FuncSetAttribute, 9000)                                                      \
   X(get_error_name, GetErrorName, 6000)                                                              \
   X(get_error_string, GetErrorString, 6000)                                                          \
@@ -45,6 +47,7 @@ namespace cleave {
   X(mem_release, MemRelease, 10020)                                                                  \
   X(mem_set_access, MemSetAccess, 10020)                                                             \
   X(mem_unmap, MemUnmap, 10020)                                                                      \
+  X(memcpy_dtod_async, MemcpyDtoDAsync, 3020)                                                        \
   X(memcpy_dtoh_async, MemcpyDtoHAsync, 3020)                                                        \
   X(memcpy_htod_async, MemcpyHtoDAsync, 3020)                                                        \
   X(memset_d8_async, MemsetD8Async, 3020)                                                            \
@@ -59,6 +62,7 @@ namespace cleave {
   X(stream_get_ctx, StreamGetCtx, 9020)                                                              \
   X(stream_get_id, StreamGetId, 12000)                                                               \
   X(stream_synchronize, StreamSynchronize, 2000)                                                     \
+  X(stream_wait_event, StreamWaitEvent, 3020)                                                        \
   X(tensor_map_encode_tiled, TensorMapEncodeTiled, 12000)                                            \
   X(tensor_map_encode_im2col, TensorMapEncodeIm2col, 12000)                                          \
   X(tensor_map_replace_address, TensorMapReplaceAddress, 12000)                                      \
@@ -77,15 +81,19 @@ CLEAVE_TOOLS const Driver& driver();
 /// Whether driver() would return.
 bool driver_available() noexcept;
 
-/// The newest CUDA version that the driver supports: 13000 for 13.0.
-CLEAVE_TOOLS int driver_version();
-
 [[noreturn]] CLEAVE_TOOLS void throw_driver_error(CUresult result, const char* what);
 
 /// Throws Error(driver), or Error(capture) for what a capturing stream forbids: the call, CUDA's
 /// name and text for the error, and the remedy where one is known.
 inline void check(CUresult result, const char* what) {
   if (result != CUDA_SUCCESS) throw_driver_error(result, what);
+}
+
+/// The newest CUDA version that the driver supports: 13000 for 13.0. Throws as driver() does.
+inline int driver_version() {
+  int version = 0;
+  check(driver().driver_get_version(&version), "cuDriverGetVersion");
+  return version;
 }
 
 }  // namespace cleave

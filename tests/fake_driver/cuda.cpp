@@ -10,7 +10,10 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <map>
+#include <set>
 #include <string>
+#include <vector>
 
 namespace {
 
@@ -47,6 +50,24 @@ fake_driver::Launch last, last_reduce;
 size_t params_bytes = sizeof(cleave::GemmParams);
 uint64_t stream_id = 1;
 std::atomic<uint64_t> threads;
+
+struct Order {
+  std::vector<fake_driver::Work> work;
+  std::map<const void*, std::set<int>> done_before;  // what a stream is given next, or an event
+  uintptr_t made = 0;                                // streams and events
+
+  void enqueue(const fake_driver::Work& x) {
+    std::set<int>& before = done_before[x.stream];
+    work.push_back(x);
+    work.back().done_before = before;
+    before.insert(int(work.size()) - 1);
+  }
+
+  template <class Handle>
+  Handle next() {
+    return reinterpret_cast<Handle>(++made << 20);
+  }
+} order;
 
 constexpr char kContext = 0, kModule = 0, kFunction = 0, kReduceFunction = 0;
 
@@ -104,6 +125,16 @@ void fake_driver_set_capture(uint64_t number) {
 }
 void fake_driver_add_node() {
   add_node();
+}
+
+int fake_driver_work_count() {
+  return int(order.work.size());
+}
+const fake_driver::Work* fake_driver_work(int number) {
+  return &order.work[size_t(number)];
+}
+bool fake_driver_is_behind(void* stream, int number) {
+  return order.done_before[stream].contains(number);
 }
 
 CUresult cuInit(unsigned) {
@@ -180,8 +211,20 @@ CUresult cuStreamGetCaptureInfo_v2(CUstream, CUstreamCaptureStatus* status, cuui
   return capture_info(status, number, nodes, count);
 }
 
-CUresult cuStreamCreate(CUstream* stream, unsigned) {
-  *stream = nullptr;
+CUresult cuStreamCreate(CUstream* stream, unsigned flags) {
+  *stream = (flags & CU_STREAM_NON_BLOCKING) != 0 ? order.next<CUstream>() : nullptr;
+  return CUDA_SUCCESS;
+}
+CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned) {
+  order.done_before[stream].merge(std::set(order.done_before[event]));
+  return CUDA_SUCCESS;
+}
+CUresult cuEventCreate(CUevent* event, unsigned) {
+  *event = order.next<CUevent>();
+  return CUDA_SUCCESS;
+}
+CUresult cuEventRecord(CUevent event, CUstream stream) {
+  order.done_before[event] = order.done_before[stream];
   return CUDA_SUCCESS;
 }
 CUresult cuStreamDestroy(CUstream) {
@@ -205,12 +248,25 @@ CUresult cuMemAlloc(CUdeviceptr* data, size_t bytes) {
   *data = reinterpret_cast<CUdeviceptr>(std::malloc(bytes));
   return CUDA_SUCCESS;
 }
+CUresult cuMemHostAlloc(void** data, size_t bytes, unsigned) {
+  *data = std::malloc(bytes);
+  return CUDA_SUCCESS;
+}
+CUresult cuMemFreeHost(void* data) {
+  std::free(data);
+  return CUDA_SUCCESS;
+}
 CUresult cuMemFree(CUdeviceptr data) {
   std::free(reinterpret_cast<void*>(data));
   return CUDA_SUCCESS;
 }
 CUresult cuMemsetD8Async(CUdeviceptr data, unsigned char value, size_t bytes, CUstream) {
   std::memset(reinterpret_cast<void*>(data), value, bytes);
+  return CUDA_SUCCESS;
+}
+CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
+  order.enqueue(
+      {.stream = stream, .to = reinterpret_cast<void*>(to), .from = reinterpret_cast<void*>(from), .bytes = bytes});
   return CUDA_SUCCESS;
 }
 CUresult cuMemcpyHtoD(CUdeviceptr to, const void* from, size_t bytes) {
@@ -320,6 +376,7 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* launch, CUfunction function, voi
   const size_t bytes = reduces ? sizeof(cleave::ReduceParams) : params_bytes;
   if (bytes != 0) std::memcpy(last.memory, arguments[0], bytes);
   ++last.count;
+  order.enqueue({.stream = launch->hStream});
   add_node();
   return CUDA_SUCCESS;
 }

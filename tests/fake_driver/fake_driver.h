@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <set>
 
 #include "cleave/config/gemm_params.h"
 
@@ -26,6 +27,14 @@ struct Launch {
   }
 };
 
+/// What a stream was given: a launch, or a copy, which is not made.
+struct Work {
+  void* stream = nullptr;
+  void *to = nullptr, *from = nullptr;  // of a copy
+  size_t bytes = 0;
+  std::set<int> done_before;  // the numbers of what is
+};
+
 }  // namespace fake_driver
 
 extern "C" const fake_driver::Launch* fake_driver_last_launch();
@@ -42,3 +51,9 @@ extern "C" void fake_driver_add_node();
 
 /// The number of the streams that are made from now on: all have the same handle.
 extern "C" void fake_driver_set_stream_id(uint64_t id);
+
+/// What streams were given: launches, and copies between places of the device, by numbers from 0 on.
+extern "C" int fake_driver_work_count();
+extern "C" const fake_driver::Work* fake_driver_work(int number);
+/// Whether what the stream is given next begins when that is done.
+extern "C" bool fake_driver_is_behind(void* stream, int number);

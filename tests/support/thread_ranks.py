@@ -12,16 +12,20 @@ import random
 import sys
 import threading
 import time
+from typing import Any
 
 import torch
 from virtual_ranks import all_gather_of, in_rank_order, quantised
 
 import cleave
 from cleave import _core
+from cleave.distributed._fold import onto
 
 ROWS, COLUMNS, DEPTH = 6, 64, 32
-KINDS = ("read", "pushed", "quantised", "gathered", "sent", "summed", "scattered", "multiplied", "broken")
-WEIGHTS = (4, 4, 4, 4, 4, 4, 4, 4, 0.02)
+SUMS = ("summed", "scattered", "summed twice", "in parts", "in parts twice", "onto parts", "onto parts twice")
+KINDS = ("read", "pushed", "quantised", "gathered", "sent", *SUMS, "multiplied", "broken")
+WEIGHTS = (*[4] * (len(KINDS) - 1), 0.02)
+SHARE, PART = 5, 3  # rows of a rank, and of what moves together
 PLACE = 16384
 
 
@@ -43,10 +47,35 @@ class Rank:
         dtypes = torch.float32, torch.float32, "none"
         share = -(-ROWS // size)
         self.first, self.own = min(rank * share, ROWS), max(min(ROWS - rank * share, share), 0)
-        how = False, False, False, "auto", None, *dtypes
-        self.whole = _core.SumForm(ROWS, COLUMNS, 0, ROWS, ROWS, True, *how, "summed")
-        self.part = _core.SumForm(ROWS, COLUMNS, self.first, self.own, share, False, *how, "scattered")
+        self.sums = self.forms_of_sums(("auto", None, *dtypes), share)
+        self.long = torch.randn(size, size * SHARE, DEPTH, generator=generator)
+        self.long_sum = in_rank_order([cleave.gemm(x, y) for x, y in zip(self.long, self.b, strict=True)])
         self.rows = _core.GatherForm(size * ROWS, ROWS, torch.float32, "none", "multiplied")
+
+    def forms_of_sums(self, kinds: tuple[Any, ...], share: int) -> dict[str, Any]:
+        """Sums of ROWS at once, and of so many of each rank in parts."""
+        own = self.first, self.own, share, False, False
+        made = {
+            "summed": _core.SumForm(ROWS, COLUMNS, 0, ROWS, ROWS, True, False, False, False, *kinds, "summed"),
+            "scattered": _core.SumForm(ROWS, COLUMNS, *own, False, False, *kinds, "scattered"),
+            "summed twice": _core.SumForm(ROWS, COLUMNS, *own, False, False, *kinds, "summed twice", gathered=True),
+        }
+        own = self.rank * SHARE, SHARE, SHARE, False, False
+        for name, twice in (("parts", False), ("parts twice", True)):
+            function = onto(self.rank, self.size, torch.float32, False, False, int(twice)).text
+            for call, how in ((f"in {name}", {}), (f"onto {name}", {"onto": function})):
+                how |= {"gathered": twice, "part": PART}
+                made[call] = _core.SumForm(self.size * SHARE, COLUMNS, *own, True, False, *kinds, call, **how)
+        return made
+
+    def summed(self, kind: str) -> tuple[torch.Tensor, torch.Tensor]:
+        """And what it must be."""
+        a, all = (self.long, self.long_sum) if "parts" in kind else (self.a, self.product)
+        given = a[self.rank], self.b[self.rank], None, None, None, None, None, None, False
+        made = _core.sum_over_ranks(self.places, self.sums[kind], *given)
+        if kind == "summed" or "twice" in kind:
+            return made, all
+        return made, all[self.rank * SHARE :][:SHARE] if "parts" in kind else all[self.first :][: self.own]
 
     def place(self, rank: int, at: int) -> torch.Tensor:
         return (
@@ -60,11 +89,8 @@ class Rank:
             time.sleep(self.late.random() * 1e-3)
         if kind == "broken":
             return self.broken()
-        if kind in ("summed", "scattered"):
-            form = self.whole if kind == "summed" else self.part
-            given = self.a[self.rank], self.b[self.rank], None, None, None, None, None, None, False
-            made = _core.sum_over_ranks(self.places, form, *given)
-            expected = self.product if kind == "summed" else self.product[self.first : self.first + self.own]
+        if kind in SUMS:
+            made, expected = self.summed(kind)
         elif kind == "multiplied":
             kept = number % 3 == 0
             given = self.a[self.rank], self.b[self.rank], None, None, None, None, False, kept

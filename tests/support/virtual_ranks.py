@@ -23,11 +23,15 @@ import torch
 
 import cleave
 from cleave import _core
+from cleave._epilogue.function import BoundEpilogue
+from cleave.distributed._fold import onto
 
 COLUMNS, ROUNDS_AT_ONCE = 1024, 64
-# The last: some ranks' products add up themselves.
-KINDS = ("pushed", "read", "quantised", "pushed and quantised", "gathered", "sent", "inside")
+# The last: some ranks' products add up themselves; and sums move in parts, to this rank's rows or to all ranks.
+PARTS = ("in parts", "in parts for all", "onto parts", "onto parts for all")
+KINDS = ("pushed", "read", "quantised", "pushed and quantised", "gathered", "sent", "inside", *PARTS)
 INSIDE, DEPTH = 256, 128  # columns and K of these: few CTAs, of which an SM has room for one
+SHARE, PART = 8, 4  # rows of a rank, and of what moves together
 
 
 @dataclass
@@ -128,8 +132,36 @@ class Ranks:
                 for a, b in zip(self.a, self.b, strict=True)
             ]
         )
-        self.made: dict[int, list[torch.Tensor]] = {}  # by the place of a round
+        self.long = torch.randn(
+            size, ROUNDS_AT_ONCE, size * SHARE, DEPTH, device="cuda", generator=generator
+        ).bfloat16()
+        self.long_sums = in_rank_order(
+            [
+                torch.stack([cleave.gemm(x, b, out_dtype=torch.float32, split_k_mode="none") for x in a])
+                for a, b in zip(self.long, self.b, strict=True)
+            ]
+        )
+        self.of_parts = groups_of(size, 2 * (size + 1) * SHARE * INSIDE * 4)
+        self.places_of_parts = [_core.Places(group) for group in self.of_parts]
+        self.forms = [self.forms_of(rank) for rank in range(size)]
+        self.made: dict[int, dict[int, torch.Tensor]] = {}  # of each rank, by the place of a round
         self._load()
+
+    def forms_of(self, rank: int) -> dict[str, Any]:
+        """Those of sums in parts."""
+        made: dict[str, Any] = {}
+        own = rank * SHARE, SHARE, SHARE
+        how = False, False, True, False, "auto", None, torch.float32, torch.float32, "none"
+        for kind in PARTS:
+            whole = kind.endswith("all")
+            function = onto(rank, self.size, torch.float32, False, False, int(whole)).text
+            moved = {"gathered": whole, "part": PART} | ({"onto": function} if kind.startswith("onto") else {})
+            made[kind] = _core.SumForm(self.size * SHARE, INSIDE, *own, *how, kind, **moved)
+        return made
+
+    def _in_parts(self, rank: int, at: int, kind: str) -> torch.Tensor:
+        given = self.long[rank, at], self.b[rank], None, None, None, None, None, None, False
+        return _core.sum_over_ranks(self.places_of_parts[rank], self.forms[rank][kind], *given)
 
     def _load(self) -> None:
         """Everything that a round launches, by ranks that meet nobody."""
@@ -161,9 +193,25 @@ class Ranks:
             with torch.cuda.stream(self.streams[rank]):
                 self._inside(rank, 0)
         torch.cuda.synchronize()
+        self._load_parts()
         copy(self.parts[0, 0], self.staging[0][0][0])
         torch.cuda._sleep(10)
         torch.cuda.synchronize()
+
+    def _load_parts(self) -> None:
+        """Before any rank waits for another: what is loaded then may wait for it."""
+        for rank, b in enumerate(self.b):
+            rows = self.long[rank, 0]
+            products = [cleave.gemm(rows[:n], b, out_dtype=torch.float32, split_k_mode="none") for n in (PART, SHARE)]
+            others = tuple(products[0].clone() for _ in range(self.size - 1))
+            for also in (0, 1):
+                function = onto(rank, self.size, torch.float32, False, False, also)
+                out = tuple(torch.empty_like(products[0]) for _ in range(1 + also))
+                bound = BoundEpilogue(function, function.text, others)
+                how = {"split_k_mode": "none", "epilogue": bound, "out": out if also else out[0]}
+                cleave.gemm(rows[:PART], b, **how)
+            options = None, None, None, None, None, "none", PART, None, "", False, None
+            _core.fold([products[0]] * self.size, out[0], *options)
 
     def _inside(self, rank: int, at: int) -> torch.Tensor:
         a, b = self.a[rank, at], self.b[rank]
@@ -196,12 +244,15 @@ class Ranks:
             torch.cuda._sleep(step.late[rank])
         if kind == "inside":
             if step.ways[rank]:
-                self.made.setdefault(at, []).append(self._inside(rank, at))
+                self.made.setdefault(at, {})[rank] = self._inside(rank, at)
                 return
             parts = [self.products[r, at] for r in range(self.size)]
-            self.made.setdefault(at, []).append(torch.empty_like(parts[0]))
+            self.made.setdefault(at, {})[rank] = torch.empty_like(parts[0])
             options = None, None, None, None, None, "none", self.rows_inside, group, kind, True, None, True
-            _core.fold(parts, self.made[at][-1], *options)
+            _core.fold(parts, self.made[at][rank], *options)
+            return
+        if kind in PARTS:
+            self.made.setdefault(at, {})[rank] = self._in_parts(rank, at, kind)
             return
         if kind == "sent":
             self._send(rank, at, step)
@@ -214,7 +265,7 @@ class Ranks:
         parts = [staging[r][place] for r in range(self.size)]
         if "quantised" in kind:
             pushed = kind.startswith("pushed")
-            self.made.setdefault(at, []).append(quantised(parts, self.rows, group, kind, pushed))
+            self.made.setdefault(at, {})[rank] = quantised(parts, self.rows, group, kind, pushed)
             return
         out = self.sums[rank, at]
         _core.fold(parts, out, None, None, None, None, None, "none", self.rows, group, kind, kind == "pushed", None)
@@ -227,26 +278,31 @@ class Ranks:
         self.sums.fill_(float("nan"))
         self.all.fill_(float("nan"))
         for made in self.made.values():
-            for x in made:
+            for x in made.values():
                 x.view(torch.uint8).fill_(0xFF)
         torch.cuda.synchronize()
 
     def check(self, first: int, steps: list[Step]) -> None:
         torch.cuda.synchronize()
-        problems = [group.problem() for group in self.groups]
+        problems = [group.problem() for group in (*self.groups, *self.of_parts)]
         assert not any(problems), (first, problems)
         for at, made in self.made.items():
-            inside = steps[at].kind == "inside"
-            expected = in_rank_order(self.products[:, at]) if inside else quantised(list(self.parts[:, at]))
-            wrong = torch.stack([(x != expected).any() for x in made])
-            assert len(made) == self.size and not wrong.any(), (self.size, first + at, steps[at].kind, wrong)
+            kind = steps[at].kind
+            wrong = torch.stack([(x != self.expected(kind, at, rank)).any() for rank, x in made.items()])
+            assert len(made) == self.size and not wrong.any(), (self.size, first + at, kind, wrong)
         sums, everyones = in_rank_order(self.parts), self.parts.transpose(0, 1)
         for at, step in enumerate(steps):
-            if step.kind == "inside" or "quantised" in step.kind:
+            if step.kind in ("inside", *PARTS) or "quantised" in step.kind:
                 continue
             whole = step.kind in ("gathered", "sent")
             made, expected = (self.all[:, at], everyones[at]) if whole else (self.sums[:, at], sums[at])
             assert torch.equal(made, expected.expand_as(made)), (self.size, first + at, step.kind)
+
+    def expected(self, kind: str, at: int, rank: int) -> torch.Tensor:
+        """What a rank must have made."""
+        if kind in PARTS:
+            return self.long_sums[at] if kind.endswith("all") else self.long_sums[at, rank * SHARE :][:SHARE]
+        return in_rank_order(self.products[:, at]) if kind == "inside" else quantised(list(self.parts[:, at]))
 
     def play(self, rounds: int) -> None:
         for first in range(0, rounds, ROUNDS_AT_ONCE):

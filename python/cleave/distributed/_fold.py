@@ -13,7 +13,6 @@ from torch import Tensor
 
 from .. import _core
 from .._epilogue.activations import GATED
-from .._epilogue.function import BoundEpilogue
 from .._epilogue.inputs import matrix, row
 from .._epilogue.value import Trace, Value
 
@@ -77,25 +76,11 @@ def is_fused(a: Tensor, size: int, c: Tensor | None, bias: Tensor | None, activa
     return activation == "none" and scale_d is None and a.itemsize <= 2 and inputs <= _MOST_INPUTS
 
 
-def onto(
-    partials: list[Tensor | None],
-    partial_dtype: torch.dtype,
-    c: Tensor | None = None,
-    bias: Tensor | None = None,
-    also: int = 0,
-) -> BoundEpilogue:
-    """The epilogue of this rank's product, which is None among the ranks' partial results: rounded as theirs are, added
-    up with them in the order of the ranks, + c + bias. also: in how many places beside D that is stored."""
-    rank, given = partials.index(None), [part for part in partials if part is not None]
-    given += [x for x in (c, bias) if x is not None]
-    function = _function(rank, len(partials), partial_dtype, c is not None, bias is not None, also)
-    return BoundEpilogue(function, function.text, tuple(given))
-
-
 @lru_cache(maxsize=256)
-def _function(
-    rank: int, size: int, dtype: torch.dtype, has_c: bool, has_bias: bool, also: int
-) -> _core.EpilogueFunction:
+def onto(rank: int, size: int, dtype: torch.dtype, has_c: bool, has_bias: bool, also: int) -> _core.EpilogueFunction:
+    """The epilogue of this rank's product of its own rows: rounded as the ranks' partial results are, added up with the
+    others', which are its inputs, in the order of the ranks, + c + bias. also: in how many places beside D that is
+    stored."""
     inputs = {f"p{r}": matrix for r in range(size) if r != rank}
     inputs |= {"c": matrix} if has_c else {}
     inputs |= {"bias": row} if has_bias else {}

@@ -17,8 +17,8 @@ from . import _agreement, _rules
 from ._fold import fold, is_fused, is_inside, onto
 from ._peer_memory import PeerMemory, bytes_of
 from ._peers import Peers, peers_of
-from ._rows import first_rows, rows_of
-from ._transports import Collectives, Multiply, carrier_for, fills_a_gpu, is_large, way_of
+from ._rows import first_rows
+from ._transports import Collectives, carrier_for, fills_a_gpu, is_large, rows_of_parts
 
 
 class Lines(NamedTuple):
@@ -59,7 +59,6 @@ class Form(NamedTuple):
     own: int  # this rank's
     scatter: bool
     unsplit: bool  # its products are not split along K
-    large: bool  # moved in parts while others are made
     one_shot: bool  # all ranks sum all
     bytes: int  # of each rank's memory
     call: str  # how ranks name it to each other
@@ -70,7 +69,7 @@ class Form(NamedTuple):
     split_k: tuple[str, int | None]  # mode and slices of this rank's product
     nccl_wins: bool
     lines: Lines | None
-    at_once: Any  # what one call of the module does through memory that all see; None for more than a product and a sum
+    by_memory: Any  # what one call of the module does through memory that all see
 
     @classmethod
     def of(
@@ -90,8 +89,10 @@ class Form(NamedTuple):
         split_k: tuple[str, int | None] = ("auto", None),
         exact: bool = False,
         lines: Lines | None = None,
+        multiplied: bool = True,
     ) -> Form:
-        """Raises ValueError or TypeError for what no sum over ranks has. exact: it is one of integers."""
+        """Raises ValueError or TypeError for what no sum over ranks has. exact: it is one of integers. multiplied: of
+        products, which this rank has yet to make."""
         rows, size = a.shape[0], peers.size
         share, own = peers.share(rows), peers.own(rows)
         partial = partial_of(a, partial_dtype, exact)
@@ -101,25 +102,28 @@ class Form(NamedTuple):
             _rules.check_out(out_dtype, scale_d)
         unsplit, large, one_shot = ways_of(rows, columns, partial, size, scatter)
         made = columns // 2 if activation in GATED else columns
+        gathered = not scatter and not one_shot
         padded = rows if one_shot else size * share
-        gathered = 0 if scatter or one_shot else share
-        takes = bytes_of(((padded, columns), partial), ((gathered, made), out_dtype))
+        takes = bytes_of(((padded, columns), partial), ((share if gathered else 0, made), out_dtype))
         call = (
             f"{peers.operation}(rows={rows}, columns={columns}, a={a.dtype}, partial_dtype={partial}, "
             f"out_dtype={out_dtype}, activation={activation}, bias={bias is not None}, c={c is not None}, "
             f"out_scale={lines})"
         )
-        sizes = rows, columns, made, share, own, scatter, unsplit, large, one_shot, takes, call
-        at_once = None
-        if one_shot or (scatter and not large):
-            first, added, most = (0, rows, rows) if one_shot else (peers.rank * share, own, share)
-            in_strips = one_shot and a.is_cuda and a.itemsize > 1 and made == columns and lines is None
-            in_strips = in_strips and is_inside(rows, columns, partial.itemsize, size)
-            kinds = one_shot, in_strips, unsplit, exact, *split_k, partial, out_dtype, activation
-            at_once = _core.SumForm(rows, columns, first, added, most, *kinds, call, *(lines or ()))
+        first, added, most = (0, rows, rows) if one_shot else (peers.rank * share, own, share)
+        in_strips = one_shot and a.is_cuda and a.itemsize > 1 and made == columns and lines is None
+        in_strips = in_strips and multiplied and is_inside(rows, columns, partial.itemsize, size)
+        kinds = one_shot, in_strips, unsplit, exact, *split_k, partial, out_dtype, activation
+        moved = {"gathered": gathered, "part": rows_of_parts(share) if large else 0}
+        if large and multiplied and not exact and lines is None and is_fused(a, size, c, bias, activation, scale_d):
+            moved["onto"] = onto(peers.rank, size, partial, c is not None, bias is not None, int(gathered)).text
+        if lines is not None:
+            moved |= {"lines_of_scales": lines.major, "use_ue8m0": lines.use_ue8m0}
+        by_memory = _core.SumForm(rows, columns, first, added, most, *kinds, call, **moved)
         operation = "reduce_scatter" if scatter else "all_reduce"
         by_nccl = not large and nccl_wins(operation, rows * columns * partial.itemsize, size)
-        return cls(*sizes, activation, out_dtype, partial, transport, split_k, by_nccl, lines, at_once)
+        sizes = rows, columns, made, share, own, scatter, unsplit, one_shot, takes, call
+        return cls(*sizes, activation, out_dtype, partial, transport, split_k, by_nccl, lines, by_memory)
 
     def how(self) -> dict[str, Any]:
         """How K is split inside a GPU: alike in sums of all rows and of each rank's, and for all rows where that is
@@ -130,54 +134,37 @@ class Form(NamedTuple):
         return {"split_k_mode": mode, "split_k_slices": slices}
 
 
-def _sum(
+def _by_collectives(
     peers: Peers,
     form: Form,
-    carrier: Collectives | PeerMemory,
+    carrier: Collectives,
     a: Tensor,
-    multiply: Multiply,
+    multiply: Callable[[Tensor], Any],
     bias: Tensor | None,
     c: Tensor | None = None,
     scale_d: Tensor | None = None,
-    *,
-    fuses: bool,
     scales: _rules.Scales = (None, None),
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """fuses: whether `multiply` takes epilogue functions. scales: of all of K, of int32 partial results."""
-    way = way_of(carrier, peers, form.call)
-    rows, columns, activation, out_dtype = form.rows, form.columns, form.activation, form.out_dtype
-    product = multiply, a, rows, columns, form.partial_dtype
-    lines = form.lines
-    found = None if lines is None else lines.made(a, rows if form.one_shot else form.own, form.made)
-    use_ue8m0 = lines is not None and lines.use_ue8m0
+    """multiply: writes this rank's partial results. scales: of all of K, of int32 ones."""
+    rows, own, first = form.rows, form.own, peers.rank * form.share
+    product = a.new_empty(rows if form.one_shot else peers.size * form.share, form.columns, dtype=form.partial_dtype)
+    multiply(first_rows(product, rows))
+    summed = rows if form.one_shot else own
+    found = None if form.lines is None else form.lines.made(a, summed, form.made)
+    given: dict[str, Any] = {"scales": scales, "scale_out": found}
+    given["use_ue8m0"] = form.lines is not None and form.lines.use_ue8m0
     if form.one_shot:
-        parts = way.everyones(*product)
-        given = {"most_rows": rows, "pushed": True, "scales": scales, "scale_out": found, "use_ue8m0": use_ue8m0}
-        made = fold(parts, out_dtype, bias, c, activation, scale_d, **given, **way.meeting)
+        made = fold(carrier.everyones(product), form.out_dtype, bias, c, form.activation, scale_d, **given)
         return made if found is None else (made, found)
-    share, own, first = form.share, form.own, peers.rank * form.share
-    fused = fuses and found is None and is_fused(a, peers.size, c, bias, activation, scale_d)
-    whole = None if form.scatter else way.whole(a, rows, form.made, out_dtype, form.large, fused)
-    made = a.new_empty(own, form.made, dtype=out_dtype) if whole is None else first_rows(whole.own, own)
-    if whole is not None and c is not None:
+    if not form.scatter and c is not None:
         c = c[first : first + own]
-    for part, parts in way.shares(*product, form.large, fused):
-        added = None if c is None else c[part]
-        rows_of_a = slice(first + part.start, first + part.stop)
-        if parts[peers.rank] is None:
-            places = [rows_of(x, part) for x in ((made,) if whole is None else (made, *whole.also))]
-            epilogue = onto(parts, form.partial_dtype, added, bias, len(places) - 1)
-            multiply(tuple(places) if len(places) > 1 else places[0], rows_of_a, epilogue)
-        else:
-            most = share if part.stop == own else part.stop - part.start
-            given = {"out": rows_of(made, part), "most_rows": most, "scales": _rules.of_rows(scales, rows_of_a)}
-            given |= {"scale_out": None if found is None else found[part], "use_ue8m0": use_ue8m0}
-            fold(parts, out_dtype, bias, added, activation, scale_d, **given, **way.meeting)
-        if whole is not None:
-            whole.made(part)
-    if found is not None:
-        return made, found
-    return made if whole is None else whole.all()
+    given["scales"] = _rules.of_rows(scales, slice(first, first + own))
+    made = a.new_empty(own if form.scatter else form.share, form.made, dtype=form.out_dtype)
+    parts = [first_rows(part, own) for part in carrier.everyones_rows(product)]
+    fold(parts, form.out_dtype, bias, c, form.activation, scale_d, out=first_rows(made, own), **given)
+    if not form.scatter:
+        made = first_rows(carrier.gathered(made), rows)
+    return made if found is None else (made, found)
 
 
 def of_products(name: str, scatter: bool) -> Callable[..., Any]:
@@ -210,24 +197,13 @@ def of_products(name: str, scatter: bool) -> Callable[..., Any]:
             added = bias, c, None, out_dtype or default_dtype(a), activation, partial_dtype, order, transport
             split_k = split_k_mode, split_k_slices
             form = peers.forms[key] = Form.of(peers, a, b.shape[1], scatter, *added, split_k, lines=lines)
-
         carrier = carrier_for(peers, a.device, form.transport, form.call, form.bytes, form.nccl_wins)
-        if form.at_once is not None and type(carrier) is PeerMemory:
+        if type(carrier) is PeerMemory:
             if lines is None:
-                carrier.know(peers, peers.forms.sums, form.at_once, (*given, asked, False))
-            return _core.sum_over_ranks(carrier.places, form.at_once, a, b, None, None, bias, c, None, asked, False)
-
-        def multiply(out: Tensor | None, rows: slice, epilogue: Any = None) -> Tensor:
-            if out is None:
-                out = a.new_empty(rows.stop - rows.start, form.columns, dtype=form.partial_dtype)
-            how = form.how()
-            if asked is not None:
-                how["precision"] = asked
-            if epilogue is not None:
-                how["epilogue"] = epilogue
-            return gemm(rows_of(a, rows), b, out=out, **how)
-
-        return _sum(peers, form, carrier, a, multiply, bias, c, fuses=True)
+                carrier.know(peers, peers.forms.sums, form.by_memory, (*given, asked, False))
+            return _core.sum_over_ranks(carrier.places, form.by_memory, a, b, None, None, bias, c, None, asked, False)
+        options = form.how() if asked is None else form.how() | {"precision": asked}
+        return _by_collectives(peers, form, carrier, a, lambda out: gemm(a, b, out=out, **options), bias, c)
 
     return implementation
 
@@ -271,22 +247,17 @@ def of_scaled_products(name: str, scatter: bool) -> Callable[..., Any]:
             form = peers.forms[key] = Form.of(peers, a, b.shape[1], scatter, *added, *others)
         scales = (_rules.vector(scale_a), _rules.vector(scale_b)) if exact else (None, None)
         carrier = carrier_for(peers, a.device, form.transport, form.call, form.bytes, form.nccl_wins)
-        if form.at_once is not None and type(carrier) is PeerMemory:
+        if type(carrier) is PeerMemory:
             if not exact and lines is None:
-                carrier.know(peers, peers.forms.sums, form.at_once, (*given, None, use_fast_accum))
+                carrier.know(peers, peers.forms.sums, form.by_memory, (*given, None, use_fast_accum))
             operands = a, b, *(scales if exact else (scale_a, scale_b)), bias, c, scale_d, None, use_fast_accum
-            return _core.sum_over_ranks(carrier.places, form.at_once, *operands)
-        by_row = scale_a is not None and scale_a.dim() == 2 and scale_a.shape[0] == a.shape[0]
+            return _core.sum_over_ranks(carrier.places, form.by_memory, *operands)
 
-        def multiply(out: Tensor | None, rows: slice, epilogue: Any = None) -> Tensor:
-            if out is None:
-                out = a.new_empty(rows.stop - rows.start, form.columns, dtype=form.partial_dtype)
-            scale = rows_of(scale_a, rows) if by_row else scale_a
-            of_product = (None, None) if exact else (scale, scale_b)
-            options = {"use_fast_accum": use_fast_accum, "epilogue": epilogue, "out": out}
-            return scaled_gemm(rows_of(a, rows), b, *of_product, **options, **form.how())
+        def multiply(out: Tensor) -> None:
+            of_product = (None, None) if exact else (scale_a, scale_b)
+            scaled_gemm(a, b, *of_product, use_fast_accum=use_fast_accum, out=out, **form.how())
 
-        return _sum(peers, form, carrier, a, multiply, bias, c, scale_d, fuses=not exact, scales=scales)
+        return _by_collectives(peers, form, carrier, a, multiply, bias, c, scale_d, scales)
 
     return implementation
 
@@ -300,13 +271,12 @@ def of_rows(name: str, scatter: bool) -> Callable[..., Tensor]:
         key = _core.kinds_of(x, bias), transport
         form = peers.forms.get(key)
         if form is None:
-            added = bias, None, None, x.dtype
-            form = peers.forms[key] = Form.of(peers, x, x.shape[1], scatter, *added, "none", None, "rank", transport)
-
-        def made_before(out: Tensor | None, rows: slice) -> Tensor:
-            return x[rows] if out is None else out.copy_(rows_of(x, rows))
-
+            added = bias, None, None, x.dtype, "none", None, "rank", transport
+            form = peers.forms[key] = Form.of(peers, x, x.shape[1], scatter, *added, multiplied=False)
         carrier = carrier_for(peers, x.device, form.transport, form.call, form.bytes, form.nccl_wins)
-        return _sum(peers, form, carrier, x, made_before, bias, fuses=False)
+        if type(carrier) is PeerMemory:
+            operands = x, None, None, None, bias, None, None, None, False
+            return _core.sum_over_ranks(carrier.places, form.by_memory, *operands)
+        return _by_collectives(peers, form, carrier, x, lambda out: out.copy_(x), bias)
 
     return implementation

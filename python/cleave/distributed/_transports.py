@@ -6,7 +6,7 @@ Both give lists of tensors, one of each rank, for `fold` or for the next product
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import cache, lru_cache
 from typing import Any
@@ -20,9 +20,6 @@ from ._peer_memory import PeerMemory, Turn
 from ._peers import Peers
 from ._rows import first_rows
 
-Multiply = Callable[..., Tensor]
-"""multiply(out, rows[, epilogue]): of some rows of a, or what an epilogue function makes of it; `out`, or what there is
-already, where that is None."""
 Use = Callable[[list[Tensor], slice], None]
 """Multiplies tensors' rows, which are these of all."""
 
@@ -32,31 +29,19 @@ class Collectives:
 
     def __init__(self, peers: Peers, name: str) -> None:
         self.peers, self.name = peers, name
-        self.meeting: dict[str, Any] = {}  # what fold is told: partial results are there
 
-    def everyones(self, multiply: Multiply, like: Tensor, rows: int, columns: int, dtype: torch.dtype) -> list[Tensor]:
-        """All ranks' products, like `like` but for this shape and dtype."""
-        own = multiply(None, slice(0, rows))
-        return list(gather(own, self.peers, self.name).view(self.peers.size, rows, columns).unbind())
+    def everyones(self, own: Tensor) -> list[Tensor]:
+        """What each rank has like it."""
+        return list(gather(own, self.peers, self.name).view(self.peers.size, *own.shape).unbind())
 
-    def shares(
-        self, multiply: Multiply, like: Tensor, rows: int, columns: int, dtype: torch.dtype, large: bool, fused: bool
-    ) -> Iterator[tuple[slice, list[Tensor | None]]]:
-        """All ranks' products of this rank's rows, some after the other: which rows, and each rank's. This rank's may
-        be None, with `fused`: it is to be multiplied now, and the others' are there."""
-        size, share, own = self.peers.size, self.peers.share(rows), self.peers.own(rows)
-        product = like.new_empty(size * share, columns, dtype=dtype)
-        multiply(first_rows(product, rows), slice(0, rows))
-        received = exchange(product, self.peers, self.name)
-        yield slice(0, own), [part[:own] for part in received.view(size, share, columns).unbind()]
+    def everyones_rows(self, own: Tensor) -> list[Tensor]:
+        """This rank's rows of what each has like it, all of which have as many."""
+        received = exchange(own, self.peers, self.name)
+        return list(received.view(self.peers.size, own.shape[0] // self.peers.size, *own.shape[1:]).unbind())
 
-    def whole(self, like: Tensor, rows: int, columns: int, dtype: torch.dtype, large: bool, fused: bool) -> Whole:
-        """A result whose rows the ranks make, each its own, and all get. fused: by an epilogue, which may store them in
-        another place, too."""
-        return Whole(like.new_empty(self.peers.share(rows), columns, dtype=dtype), self._whole_of, rows)
-
-    def _whole_of(self, own: Tensor, rows: int) -> Tensor:
-        return gather(own, self.peers, self.name)[:rows]
+    def gathered(self, own: Tensor) -> Tensor:
+        """Rows of all ranks, one below the other."""
+        return gather(own, self.peers, self.name)
 
     def gather_rows(
         self, *parts: Tensor, rows: int, large: bool, use: Use | None = None, columns: int = 0, kept: bool = True
@@ -67,21 +52,6 @@ class Collectives:
         if use is not None:
             use(gathered, slice(0, rows))
         return gathered
-
-
-class Whole:
-    """A result that is gathered when it is made. own: where this rank's rows go; also: where else."""
-
-    also: tuple[Tensor, ...] = ()
-
-    def __init__(self, own: Tensor, gathered: Callable[[Tensor, int], Tensor], rows: int) -> None:
-        self.own, self._gathered, self._rows = own, gathered, rows
-
-    def made(self, part: slice) -> None:
-        """These of this rank's own rows are."""
-
-    def all(self) -> Tensor:
-        return self._gathered(self.own, self._rows)
 
 
 class PeerStores:
@@ -101,56 +71,6 @@ class PeerStores:
     def meet(self, beside: Beside) -> None:
         """What any rank has stored before it is there for what follows it beside."""
         self._turn.meet(beside.stream)
-
-    def everyones(self, multiply: Multiply, like: Tensor, rows: int, columns: int, dtype: torch.dtype) -> list[Tensor]:
-        products = self._turn.take((rows, columns), dtype)
-        multiply(products[self.peers.rank], slice(0, rows))
-        return products
-
-    def shares(
-        self, multiply: Multiply, like: Tensor, rows: int, columns: int, dtype: torch.dtype, large: bool, fused: bool
-    ) -> Iterator[tuple[slice, list[Tensor | None]]]:
-        size, rank, share, own = self.peers.size, self.peers.rank, self.peers.share(rows), self.peers.own(rows)
-        if large:
-            yield from self._pushed_products(multiply, like, share, columns, dtype, fused)
-        else:
-            products = self._turn.take((size * share, columns), dtype)
-            mine = self._turn.kept(lambda: first_rows(products[rank], rows))
-            multiply(mine, slice(0, rows))
-            first = rank * share
-            yield slice(0, own), self._turn.kept(lambda: [product[first : first + own] for product in products])
-
-    def _pushed_products(
-        self, multiply: Multiply, like: Tensor, share: int, columns: int, dtype: torch.dtype, fused: bool
-    ) -> Iterator[tuple[slice, list[Tensor | None]]]:
-        """The others' rows first, which leave while the rest is multiplied."""
-        size, rank, parts = self.peers.size, self.peers.rank, _parts(share)
-        owners = [(rank + step) % size for step in range(1, size)]  # none receives from all at once
-        slots = self._turn.take((size, share, columns), dtype)  # of each rank: a place for each rank's rows of its own
-        places = self._turn.kept(lambda: [[slots[owner][rank, part] for owner in owners] for part in parts])
-        received = self._turn.kept(lambda: [slots[rank][:, part].unbind() for part in parts])
-        beside = Beside(like.device)
-        there, leaving = [], []
-        for part, of_owners in zip(parts, places, strict=True):
-            for owner, place in zip(owners, of_owners, strict=True):
-                leaving.append(multiply(None, _rows_of(owner, share, part)))
-                with beside.behind_all():
-                    place.copy_(leaving[-1], non_blocking=True)
-            if fused:  # else the kernel that adds up begins with a meeting
-                self._turn.meet(beside.stream)
-            there.append(beside.event())
-        own = None if fused else multiply(None, slice(rank * share, (rank + 1) * share))
-        for part, come, event in zip(parts, received, there, strict=True):
-            beside.computing.wait_event(event)
-            everyones: list[Tensor | None] = list(come)
-            everyones[rank] = None if own is None else own[part]
-            yield part, everyones
-
-    def whole(self, like: Tensor, rows: int, columns: int, dtype: torch.dtype, large: bool, fused: bool) -> Whole:
-        everyones = self._turn.take((self.peers.share(rows), columns), dtype)
-        if large:
-            return PulledWhole(self.peers, self._turn, everyones, fused)
-        return Whole(everyones[self.peers.rank], self._whole_of, rows)
 
     def _whole_of(self, own: Tensor, rows: int) -> Tensor:
         whole = own.new_empty(self.peers.size * own.shape[0], *own.shape[1:])
@@ -201,33 +121,6 @@ class PeerStores:
                 use([everyones[rank][rows] for everyones in slots], rows)
         beside.join()
         return gathered
-
-
-class PulledWhole(Whole):
-    """Rows that copy engines fetch from the others while more of them are made."""
-
-    def __init__(self, peers: Peers, turn: Turn, everyones: list[Tensor], fused: bool) -> None:
-        self.own, self._turn, self._everyones = everyones[peers.rank], turn, everyones
-        share = self.own.shape[0]
-        self._result = self.own.new_empty(peers.size * share, *self.own.shape[1:])
-        self._fetched = [rank for rank in range(peers.size) if rank != peers.rank]
-        if fused:
-            self.also = (self._result[_rows_of(peers.rank, share, slice(0, share))],)
-        else:
-            self._fetched.append(peers.rank)
-        self._beside = Beside(self.own.device)
-
-    def made(self, part: slice) -> None:
-        theirs = self._turn.kept(lambda: [rows[part] for rows in self._everyones])
-        with self._beside.behind_all():
-            self._turn.meet(self._beside.stream)
-            for peer in self._fetched:
-                rows = _rows_of(peer, self.own.shape[0], part)
-                self._result[rows].copy_(theirs[peer], non_blocking=True)
-
-    def all(self) -> Tensor:
-        self._beside.join()
-        return self._result
 
 
 class Beside:
@@ -286,11 +179,16 @@ def comes_at_once(columns: int, size: int) -> bool:
     return columns >= _HIDING * size
 
 
+def rows_of_parts(share: int) -> int:
+    """How many are moved together: one half while the other is made. More parts have more ends, at each of which SMs
+    wait for the slowest."""
+    return -(-share // 2 // 128) * 128
+
+
 @lru_cache(maxsize=256)
 def _parts(share: int) -> tuple[slice, ...]:
-    """Rows that are moved together: one half while the other is made. More parts have more ends, at each of which SMs
-    wait for the slowest."""
-    step = -(-share // 2 // 128) * 128
+    """Rows that are moved together."""
+    step = rows_of_parts(share)
     return tuple(slice(begin, min(begin + step, share)) for begin in range(0, share, step))
 
 

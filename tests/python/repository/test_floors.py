@@ -27,8 +27,8 @@ KERNEL_FLOORS = [
 KERNEL_FLOORS += ["epilogue", "split_k", "direct", "kernel"]
 KERNEL_FLOORS += ["reduce", "quantize", "moe", "route", "lora"]
 SOURCE_FLOORS = ["process", "base", "launch", "epilogue", "problem", "operands", "jit", "cpu", "weights", "runtime"]
-SOURCE_FLOORS += ["quantize", "moe", "route", "lora", "peers", "plan", "all_kernels", "emit"]
-MODULE_FLOORS = ["module", "call", "array", "inputs", "plans", "product", "operation", "tools"]
+SOURCE_FLOORS += ["quantize", "moe", "route", "lora", "peers", "over_ranks", "plan", "all_kernels", "emit"]
+MODULE_FLOORS = ["module", "call", "array", "inputs", "plans", "product", "over_ranks", "operation", "tools"]
 FLOORS = {KERNELS: KERNEL_FLOORS, SOURCES: SOURCE_FLOORS, MODULE: MODULE_FLOORS}
 # Code of emitted projects, which stand alone.
 EMITTED = SOURCES / "emit" / "project"

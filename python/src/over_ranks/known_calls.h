@@ -18,14 +18,6 @@ namespace cleave::python {
 
 inline constexpr size_t kAligned = 16;  // what no kernel asks more than
 
-/// A matrix that is packed row by row.
-inline Operand packed_matrix(void* data, DType dtype, int device, int64_t rows, int64_t columns) {
-  Operand x{.data = data, .dtype = dtype, .device = device, .ndim = 2};
-  x.shape[0] = rows, x.shape[1] = columns;
-  x.stride[0] = columns, x.stride[1] = 1;
-  return x;
-}
-
 /// To whatever `text` has `append`.
 void add_bytes(auto& text, const auto& value) {
   text.append(reinterpret_cast<const char*>(&value), sizeof(value));
@@ -48,7 +40,7 @@ void add_layout(auto& text, const TensorView* view) {
   for (int i = 0; i < std::min(view->ndim, Operand::kMaxRank); ++i) add_bytes(text, view->stride[i]);
 }
 
-inline PlanOptions options_of(nanobind::handle precision, bool use_fast_accum) {
+inline PlanOptions product_options(nanobind::handle precision, bool use_fast_accum) {
   PlanOptions options{.fast_accumulation = use_fast_accum};
   if (given(precision)) options.precision = parse_name<Precision>(precision, "precision");
   return options;

@@ -7,8 +7,8 @@
 #include <optional>
 
 #include "module/bindings.h"
+#include "over_ranks/known_calls.h"
 #include "peers/places.h"
-#include "product/known_calls.h"
 #include "product/product.h"
 
 namespace nb = nanobind;
@@ -120,7 +120,7 @@ nb::object gather_over_ranks(Places& places, const GatherForm& form, nb::handle 
                              bool kept) {
   TensorReader reader{nb::none()};
   const Views views = read(reader, Given{a, b, scale_a, scale_b, bias}, kNames);
-  MadeGather made = make_gather(form, views, places, options_of(precision, use_fast_accum));
+  MadeGather made = make_gather(form, views, places, product_options(precision, use_fast_accum));
   point(made, views);
   return run(form, std::move(made), places, reader, a, *views[0], kept);
 }
@@ -144,7 +144,7 @@ class KnownGathers {
     calls_.add(views, options, number_of(rows, use_fast_accum), [&](std::optional<KnownGather>& known) {
       known = KnownGather{places, form, {}};
       known->made =
-          make_gather(known->form, views, nb::cast<Places&>(places), options_of(options.back(), use_fast_accum));
+          make_gather(known->form, views, nb::cast<Places&>(places), product_options(options.back(), use_fast_accum));
     });
   }
 

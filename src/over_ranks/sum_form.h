@@ -1,0 +1,84 @@
+// What a sum over ranks of their products is, and what it reads.
+#pragma once
+
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include "cleave/core/math.h"
+#include "cleave/epilogue.h"
+#include "operands/gemm_operands.h"
+#include "peers/places.h"
+
+namespace cleave {
+
+/// What calls with the same sizes, dtypes and options have in common.
+struct SumForm {
+  int64_t rows, columns;  // of each rank's product
+  int64_t made;           // columns of D
+  int64_t first, own;     // which rows of it this rank adds up, and how many
+  int64_t most;           // of any rank
+  bool pushed;            // all ranks add up the same
+  bool unsplit;           // products are not split along K by themselves, unless they are batch invariant
+  bool in_strips;         // pushed as a product that adds up itself sends it, which any rank may have
+  bool exact;             // of integers, which scales, each a line, multiply when they are added up
+  SplitKMode split;       // of this rank's product
+  int32_t slices;         // 0: the planner chooses
+  DType partial, d;
+  Activation activation;
+  std::string call;                      // how ranks name it to each other
+  std::optional<Major> lines_of_scales;  // D's are found, for each 128 columns, and lie so
+  bool use_ue8m0 = false;                // these are powers of two
+  bool gathered = false;                 // all ranks get the rows that each adds up
+  int64_t part = 0;                      // rows that leave while more are multiplied; 0: they do not
+  /// Then what makes the product of this rank's rows add up itself, with the others' partial results as inputs, and c
+  /// and a bias where there are; nullptr: a kernel behind it does.
+  const EpilogueFunction* onto = nullptr;
+};
+
+/// What the product and the sum read. Without a b, a is the product.
+struct SumTensors {
+  Operand a;
+  std::optional<Operand> b, scale_a, scale_b, bias, c, scale_d;
+};
+
+/// Where it goes.
+struct SumResults {
+  Operand d;                         // what this rank gets
+  std::optional<Operand> scale_out;  // D's scales
+};
+
+inline Operand rows_of(Operand x, int64_t first, int64_t count) {
+  x.data = static_cast<char*>(x.data) + first * x.stride[0] * int64_t(size_of(x.dtype));
+  x.shape[0] = count;
+  return x;
+}
+
+/// Those of scales of all `rows`; one for all of them is that for these, too.
+inline std::optional<Operand> rows_of(const std::optional<Operand>& scales, int64_t rows, int64_t first,
+                                      int64_t count) {
+  return scales && scales->ndim > 0 && scales->shape[0] == rows ? std::optional(rows_of(*scales, first, count))
+                                                                : scales;
+}
+
+/// Where, in a rank's place, the rows begin that it adds up for all: behind all ranks' partial results.
+inline size_t gathered_at(const SumForm& form, const Group& group) {
+  const int64_t padded = form.most * group.size();
+  return ceil_div(size_t(padded * form.columns) * size_of(form.partial), size_t(256)) * 256;
+}
+
+/// An address in the first of the places to the same in another one, so many bytes on; nullptr stays.
+template <class Address>
+void move_on(Address*& address, size_t bytes) {
+  if (address != nullptr) address = reinterpret_cast<Address*>(reinterpret_cast<uintptr_t>(address) + bytes);
+}
+
+/// Those of this rank's products.
+inline PlanOptions split_as(const SumForm& form, PlanOptions options) {
+  options.split_k_mode = form.split, options.split_k_slices = form.slices;
+  if (form.unsplit && form.split == SplitKMode::automatic && default_determinism() < Determinism::batch_invariant)
+    options.split_k_mode = SplitKMode::none;
+  return options;
+}
+
+}  // namespace cleave

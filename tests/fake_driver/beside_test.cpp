@@ -1,0 +1,91 @@
+// In which order two streams do what they are given, on a driver that is not there.
+#include "peers/beside.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <optional>
+
+#include "cleave/problem.h"
+#include "fake_driver.h"
+#include "runtime/copy.h"
+
+namespace cleave {
+namespace {
+
+void* const kComputing = reinterpret_cast<void*>(64);
+
+/// The number of something that it is given.
+int give(void* stream) {
+  enqueue_copy(0, &stream, &stream, 1, stream);
+  return fake_driver_work_count() - 1;
+}
+
+TEST(Beside, BeginsBehindWhatItFollows) {
+  Beside beside(0, kComputing);
+  const int before = give(kComputing);
+  EXPECT_FALSE(fake_driver_is_behind(beside.stream(), before));
+  beside.follow();
+  const int after = give(kComputing);
+  EXPECT_TRUE(fake_driver_is_behind(beside.stream(), before));
+  EXPECT_FALSE(fake_driver_is_behind(beside.stream(), after));
+}
+
+TEST(Beside, IsAwaitedAsFarAsAMark) {
+  Beside beside(0, kComputing);
+  beside.follow();
+  std::array<int, Beside::kMarks> given;
+  for (size_t i = 0; i < given.size(); ++i) {
+    given[i] = give(beside.stream());
+    beside.mark(i);
+  }
+  beside.follow();  // whose event is another one
+  beside.await(0);
+  EXPECT_TRUE(fake_driver_is_behind(kComputing, given[0]));
+  EXPECT_FALSE(fake_driver_is_behind(kComputing, given[1]));
+  beside.await(1);
+  EXPECT_TRUE(fake_driver_is_behind(kComputing, given[1]));
+}
+
+TEST(Beside, IsDoneBeforeWhatComesBehindTheCall) {
+  void* stream = nullptr;
+  int last = 0;
+  {
+    Beside beside(0, kComputing);
+    stream = beside.stream();
+    beside.follow();
+    last = give(stream);
+    EXPECT_FALSE(fake_driver_is_behind(kComputing, last));
+  }
+  EXPECT_TRUE(fake_driver_is_behind(kComputing, last));
+  last = give(stream);
+  {
+    const Beside unused(0, kComputing);
+  }  // it may not be in a capture that the call's stream is in
+  EXPECT_FALSE(fake_driver_is_behind(kComputing, last));
+}
+
+TEST(Beside, CallsAtTheSameTimeHaveStreamsOfTheirOwn) {
+  std::array<std::optional<Beside>, 2> calls;
+  for (auto& call : calls) call.emplace(0, kComputing);
+  void* const first = calls[0]->stream();
+  EXPECT_NE(first, calls[1]->stream());
+  EXPECT_NE(first, kComputing);
+  calls[0].reset();
+  calls[0].emplace(0, kComputing);
+  EXPECT_EQ(first, calls[0]->stream());
+}
+
+TEST(Beside, CopiesAtOnceOnTheCpu) {
+  Beside beside(kCpu, nullptr);
+  const int from = 7;
+  int to = 0;
+  beside.follow();
+  beside.copy(&to, &from, sizeof(to));
+  EXPECT_EQ(to, 7);
+  beside.mark(0);
+  beside.await(0);
+}
+
+}  // namespace
+}  // namespace cleave

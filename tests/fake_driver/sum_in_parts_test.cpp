@@ -1,0 +1,156 @@
+// What a large sum over ranks gives its two streams, and in which order that is done, on a driver that is not there.
+#include "over_ranks/sum_in_parts.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cleave/epilogue.h"
+#include "emitted_project.h"
+
+namespace cleave {
+namespace {
+
+constexpr int kRanks = 3, kRank = 1;
+constexpr int64_t kShare = 256, kPart = 128, kColumns = 512, kDepth = 64;
+constexpr size_t kRow = kColumns * 2;  // bytes, of D and of partial results
+constexpr int kOthers = kRanks - 1, kParts = kShare / kPart;
+
+/// acc is rounded, and the others' partial results are added in the order of the ranks.
+const EpilogueFunction& adds(bool twice) {
+  std::string text = "p0 matrix\np2 matrix\n%0 = to_bfloat16 acc\n%1 = add p0 %0\n%2 = add %1 p2\nd = %2\n";
+  if (twice) text += "also0 = %2\n";
+  return epilogue_function(text);
+}
+
+class SumInPartsTest : public testing::TestWithParam<bool> {
+ protected:
+  SumInPartsTest() {
+    fake_driver_set_params_bytes(0);  // launches have parameters of several types
+    const size_t bytes = Group::reserved(kRanks) + 4 * kPlace;
+    for (auto& block : blocks_) block = std::make_unique<char[]>(bytes + 16);
+    std::array<void*, kRanks> aligned;
+    for (int r = 0; r < kRanks; ++r)
+      aligned[r] = reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(blocks_[r].get()) + 15) / 16 * 16);
+    places_ = std::make_unique<Places>(Group::from_pointers(kRank, 0, aligned, bytes));
+  }
+  ~SumInPartsTest() override { fake_driver_set_params_bytes(sizeof(GemmParams)); }
+
+  SumForm form(bool gathered, bool onto) const {
+    return {.rows = kRanks * kShare,
+            .columns = kColumns,
+            .made = kColumns,
+            .first = kRank * kShare,
+            .own = kShare,
+            .most = kShare,
+            .unsplit = true,
+            .split = SplitKMode::automatic,
+            .partial = DType::bf16,
+            .d = DType::bf16,
+            .activation = Activation::none,
+            .call = "a sum",
+            .gathered = gathered,
+            .part = kPart,
+            .onto = onto ? &adds(gathered) : nullptr};
+  }
+
+  /// Numbers of what it gives.
+  std::vector<int> run(const SumForm& form) {
+    const Operand b = packed_matrix(address<void>(2), DType::bf16, 0, kDepth, kColumns);
+    const SumTensors tensors{.a = packed_matrix(address<void>(1), DType::bf16, 0, form.rows, kDepth), .b = b};
+    const SumResults results{packed_matrix(d_, DType::bf16, 0, form.gathered ? form.rows : form.own, kColumns), {}};
+    const PlanOptions options = split_as(form, {});
+    // As a call before it prepares kernels, and takes the first place.
+    cleave::run(make_in_parts(form, tensors, results, leaving_, *places_, options), form, *places_, kStream);
+    const int before = fake_driver_work_count();
+    cleave::run(make_in_parts(form, tensors, results, leaving_, *places_, options), form, *places_, kStream);
+    std::vector<int> numbers;
+    for (int i = before; i < fake_driver_work_count(); ++i) numbers.push_back(i);
+    return numbers;
+  }
+
+  static const fake_driver::Work& work(int number) { return *fake_driver_work(number); }
+  static bool computes(int number) { return work(number).stream == kStream; }
+  static bool copies(int number) { return work(number).bytes != 0; }
+
+  static bool behind(int number, int other) { return work(number).done_before.contains(other); }
+
+  /// What is given the stream that computes; copies; and meetings beside.
+  struct Given {
+    std::vector<int> computed, copied, met;
+  };
+  static Given sorted(const std::vector<int>& numbers) {
+    Given given;
+    for (const int i : numbers) (computes(i) ? given.computed : copies(i) ? given.copied : given.met).push_back(i);
+    return given;
+  }
+
+  static constexpr size_t kPlace = 1 << 21;
+  inline static void* const kStream = reinterpret_cast<void*>(64);
+
+  std::array<std::unique_ptr<char[]>, kRanks> blocks_;
+  std::unique_ptr<Places> places_;
+  void* const d_ = address<void>(4);
+  void* const leaving_ = address<void>(5);
+};
+
+TEST_P(SumInPartsTest, ProductsLeaveWhileMoreAreMade) {
+  const bool onto = GetParam();
+  const Given given = sorted(run(form(false, onto)));
+  // Products of the others' rows; then for each part one that adds up, or one of all own rows and what adds up.
+  ASSERT_EQ(given.computed.size(), size_t(kParts * kOthers + kParts + (onto ? 0 : 1)));
+  ASSERT_EQ(given.copied.size(), size_t(kParts * kOthers));
+  ASSERT_EQ(given.met.size(), size_t(onto ? kParts : 0));  // else what adds up begins with a meeting
+  for (int i = 0; i < kParts * kOthers; ++i) {
+    const int product = given.computed[i], copy = given.copied[i];
+    const int part = i / kOthers, owner = (kRank + 1 + i % kOthers) % kRanks;
+    EXPECT_TRUE(behind(copy, product));
+    EXPECT_FALSE(behind(given.computed[i + 1], copy)) << "the next one waits for it";
+    EXPECT_EQ(work(copy).bytes, kPart * kRow);
+    EXPECT_EQ(work(copy).from, static_cast<char*>(leaving_) + i * kPart * kRow);
+    EXPECT_EQ(work(copy).to, places_->at(owner, 1) + (kRank * kShare + part * kPart) * kRow);
+  }
+  for (int part = 0; part < kParts; ++part) {
+    const int adds_up = given.computed[given.computed.size() - kParts + part];
+    for (int i = 0; i < kParts * kOthers; ++i)
+      EXPECT_EQ(behind(adds_up, given.copied[i]), i / kOthers <= part) << "part " << part << ", copy " << i;
+    if (onto) {
+      EXPECT_TRUE(behind(given.met[part], given.copied[(part + 1) * kOthers - 1]));
+      EXPECT_TRUE(behind(adds_up, given.met[part]));
+    }
+  }
+}
+
+TEST_P(SumInPartsTest, RowsAreFetchedWhileMoreAreMade) {
+  const bool onto = GetParam();
+  const Given given = sorted(run(form(true, onto)));
+  const int leaving = kParts * kOthers, fetched = onto ? kOthers : kRanks;  // an epilogue has stored this rank's
+  ASSERT_EQ(given.copied.size(), size_t(leaving + kParts * fetched));
+  ASSERT_EQ(given.met.size(), size_t(onto ? 2 * kParts : kParts));
+  const int first_sum = int(given.computed.size()) - kParts;
+  for (int part = 0; part < kParts; ++part) {
+    const int adds_up = given.computed[first_sum + part], meeting = given.met[given.met.size() - kParts + part];
+    EXPECT_TRUE(behind(meeting, adds_up));
+    for (int i = 0; i < fetched; ++i) {
+      const int copy = given.copied[leaving + part * fetched + i];
+      const int peer = (kRank + (onto ? 1 : 0) + i) % kRanks;
+      EXPECT_TRUE(behind(copy, meeting));
+      if (part + 1 < kParts) {
+        EXPECT_FALSE(behind(given.computed[first_sum + part + 1], copy));
+      }
+      EXPECT_EQ(work(copy).bytes, kPart * kRow);
+      EXPECT_EQ(work(copy).to, static_cast<char*>(d_) + (peer * kShare + part * kPart) * kRow);
+      EXPECT_EQ(work(copy).from, places_->at(peer, 1) + (kRanks * kShare + part * kPart) * kRow);
+    }
+  }
+  for (const int copy : given.copied) EXPECT_TRUE(fake_driver_is_behind(kStream, copy)) << "what comes behind the call";
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, SumInPartsTest, testing::Bool(),
+                         [](const auto& info) { return info.param ? "ByTheProduct" : "ByAKernelBehindIt"; });
+
+}  // namespace
+}  // namespace cleave
