@@ -95,7 +95,7 @@ void point(SumAtOnce& made, const SumForm& form, const SumAddresses& to) {
 
 void run(SumAtOnce made, const SumForm& form, Places& places, void* stream) {
   const Group& group = places.group();
-  const int place = places.next(stream);  // nothing can be refused any more
+  const int place = places.next(stream);  // operands have been checked, and all ranks take theirs
   GemmArguments& product = made.product_arguments;
   FoldArguments& fold = made.fold_arguments;
   if (made.fold == nullptr) return made.product->run(product, nullptr, 0, stream);

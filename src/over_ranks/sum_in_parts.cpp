@@ -204,7 +204,7 @@ SumInParts make_in_parts(const SumForm& form, const SumTensors& tensors, const S
 }
 
 void run(SumInParts made, const SumForm& form, Places& places, void* stream) {
-  const int place = places.next(stream);  // nothing can be refused any more
+  const int place = places.next(stream);  // operands have been checked, and all ranks take theirs
   Run(made, form, places, place, stream)();
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <mutex>
 #include <vector>
 
@@ -14,9 +15,11 @@
 
 namespace cleave {
 
-/// With its events. Kept for ever: nothing tells when a captured graph is done with it.
+/// With its events. Each stream that computes has its own, for ever, since nothing tells that it is gone: work of two
+/// that waits for peers must not wait for the other's.
 struct SideStream {
   int device = 0;
+  uint64_t computing = 0;  // its number, which no other stream has in the life of the process
   CUstream stream = nullptr;
   CUevent order = nullptr;  // a stream waits for what was recorded last, so one serves all that wait at once
   std::array<CUevent, Beside::kMarks> marks = {};
@@ -40,22 +43,24 @@ bool is_in(CUstream stream, unsigned long long capture) {
   return status == CU_STREAM_CAPTURE_STATUS_ACTIVE && id == capture;
 }
 
-SideStream* new_side_stream(int device) {
+SideStream* new_side_stream(int device, uint64_t computing) {
   const RelaxedCapture relaxed;
-  auto* const made = new SideStream{.device = device};
+  auto made = std::make_unique<SideStream>(SideStream{.device = device, .computing = computing});
   check(driver().stream_create(&made->stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
   check(driver().event_create(&made->order, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
   for (CUevent& mark : made->marks) check(driver().event_create(&mark, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
-  return made;
+  return made.release();
 }
 
 SideStream* take(int device, CUstream computing) {
   const unsigned long long capture = capture_id(computing);
+  unsigned long long number = 0;
+  check(driver().stream_get_id(computing, &number), "cuStreamGetId");
   {
     const std::lock_guard lock(mutex);
     std::vector<SideStream*>& streams = idle.get();
     const auto fits = [&](const SideStream* x) {
-      return x->device == device && (is_in(x->stream, capture) || is_in(x->stream, 0));
+      return x->device == device && x->computing == number && (is_in(x->stream, capture) || is_in(x->stream, 0));
     };
     if (const auto found = std::ranges::find_if(streams, fits); found != streams.end()) {
       SideStream* const side = *found;
@@ -63,7 +68,7 @@ SideStream* take(int device, CUstream computing) {
       return side;
     }
   }
-  return new_side_stream(device);
+  return new_side_stream(device, number);
 }
 
 void give_back(SideStream* side) {

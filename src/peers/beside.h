@@ -10,13 +10,14 @@ namespace cleave {
 
 struct SideStream;
 
-/// That of one call. When it ends, the stream that computes goes on behind all that was enqueued beside. On the CPU
-/// everything is done at once, and nothing is beside.
+/// That of one call, on a stream of which no other stream's calls have a part. When it ends, the one that computes goes
+/// on behind all that was enqueued beside since follow(). On the CPU everything is done at once, and nothing is beside.
 class CLEAVE_TOOLS Beside {
  public:
   static constexpr size_t kMarks = 2;
 
-  /// `computing`: the call's stream, on a CUDA device or kCpu. Throws Error(driver), as all of it does.
+  /// `computing`: the call's stream, on a CUDA device or kCpu. Throws Error(driver), as all of it does, and
+  /// Error(capture) for a broken capture.
   Beside(int device, void* computing);
   ~Beside();
   Beside(const Beside&) = delete;

@@ -10,10 +10,10 @@ namespace cleave {
 
 /// Staging of all ranks, in places that calls take in turn.
 ///
-/// A call writes to its place, meets the other ranks, and reads theirs. Nothing ends it: its place is written again by
-/// the call after the next, when all ranks have met for the one between, and so have read. Captured calls have two
-/// places of their own, and a graph's first call meets the others before it writes, since nobody knows which calls ran
-/// before a replay.
+/// A call writes to its place, of any rank, meets the other ranks, and reads. Nothing ends it: its place is written
+/// again by the call after the next, when all ranks have met for the one between, and so have read. Captured calls have
+/// two places of their own, and a graph's first call meets the others before it writes, since nobody knows which calls
+/// ran before a replay.
 ///
 /// All ranks take places alike. Not thread-safe, as a group's calls are in one order.
 class CLEAVE_TOOLS Places {

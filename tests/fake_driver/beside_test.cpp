@@ -65,6 +65,13 @@ TEST(Beside, IsDoneBeforeWhatComesBehindTheCall) {
   EXPECT_FALSE(fake_driver_is_behind(kComputing, last));
 }
 
+void* stream_beside(uint64_t number) {
+  fake_driver_set_stream_id(number);
+  void* const stream = Beside(0, kComputing).stream();
+  fake_driver_set_stream_id(1);
+  return stream;
+}
+
 TEST(Beside, CallsAtTheSameTimeHaveStreamsOfTheirOwn) {
   std::array<std::optional<Beside>, 2> calls;
   for (auto& call : calls) call.emplace(0, kComputing);
@@ -74,6 +81,23 @@ TEST(Beside, CallsAtTheSameTimeHaveStreamsOfTheirOwn) {
   calls[0].reset();
   calls[0].emplace(0, kComputing);
   EXPECT_EQ(first, calls[0]->stream());
+}
+
+TEST(Beside, StreamsThatComputeHaveStreamsOfTheirOwn) {
+  void* const first = stream_beside(7);
+  EXPECT_NE(stream_beside(8), first) << "whose meetings would wait for the other's";
+  EXPECT_EQ(stream_beside(7), first);
+}
+
+TEST(Beside, AStreamOfAnotherCaptureIsNotLent) {
+  void* const first = stream_beside(9);
+  fake_driver_set_capture_of(first, 5);
+  EXPECT_NE(stream_beside(9), first);
+  fake_driver_set_capture_of(kComputing, 5);
+  EXPECT_EQ(stream_beside(9), first);
+  fake_driver_set_capture_of(kComputing, 6);
+  EXPECT_NE(stream_beside(9), first);
+  for (void* const stream : {first, kComputing}) fake_driver_set_capture_of(stream, 0);
 }
 
 TEST(Beside, CopiesAtOnceOnTheCpu) {

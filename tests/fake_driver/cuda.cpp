@@ -17,10 +17,15 @@
 
 namespace {
 
-uint64_t capture = 0;        // the number of the capture that all streams take part in
-CUgraphNode node = nullptr;  // what it has come to
+uint64_t capture = 0;                      // the number of the capture that all streams take part in
+CUgraphNode node = nullptr;                // what it has come to
+std::map<const void*, uint64_t> captures;  // of streams that take part in another
+int launches_to_failure = -1;
 
-CUresult capture_info(CUstreamCaptureStatus* status, cuuint64_t* number, const CUgraphNode** nodes, size_t* count) {
+CUresult capture_info(CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* number, const CUgraphNode** nodes,
+                      size_t* count) {
+  const auto found = captures.find(stream);
+  const uint64_t capture = found == captures.end() ? ::capture : found->second;
   *status = capture == 0 ? CU_STREAM_CAPTURE_STATUS_NONE : CU_STREAM_CAPTURE_STATUS_ACTIVE;
   if (number != nullptr) *number = capture;
   if (nodes != nullptr) *nodes = &node;
@@ -36,9 +41,9 @@ void add_node() {
 
 // As cuda.h has it, and below as the library asks for it.
 #if CUDA_VERSION >= 13000
-extern "C" CUresult cuStreamGetCaptureInfo(CUstream, CUstreamCaptureStatus* status, cuuint64_t* number, CUgraph*,
+extern "C" CUresult cuStreamGetCaptureInfo(CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* number, CUgraph*,
                                            const CUgraphNode** nodes, const CUgraphEdgeData**, size_t* count) {
-  return capture_info(status, number, nodes, count);
+  return capture_info(stream, status, number, nodes, count);
 }
 #endif
 #undef cuStreamGetCaptureInfo
@@ -127,6 +132,13 @@ void fake_driver_add_node() {
   add_node();
 }
 
+void fake_driver_set_capture_of(void* stream, uint64_t number) {
+  captures[stream] = number;
+}
+void fake_driver_fail_after(int launches) {
+  launches_to_failure = launches;
+}
+
 int fake_driver_work_count() {
   return int(order.work.size());
 }
@@ -206,9 +218,9 @@ CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode*) {
   return CUDA_SUCCESS;
 }
 
-CUresult cuStreamGetCaptureInfo_v2(CUstream, CUstreamCaptureStatus* status, cuuint64_t* number, CUgraph*,
+CUresult cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* number, CUgraph*,
                                    const CUgraphNode** nodes, size_t* count) {
-  return capture_info(status, number, nodes, count);
+  return capture_info(stream, status, number, nodes, count);
 }
 
 CUresult cuStreamCreate(CUstream* stream, unsigned flags) {
@@ -232,6 +244,9 @@ CUresult cuStreamDestroy(CUstream) {
 }
 CUresult cuStreamSynchronize(CUstream) {
   return CUDA_SUCCESS;
+}
+CUresult cuStreamGetCtx(CUstream, CUcontext* context) {
+  return cuCtxGetCurrent(context);
 }
 CUresult cuStreamGetId(CUstream stream, unsigned long long* id) {
   thread_local const uint64_t of_thread = 1'000'000 + threads++;
@@ -359,6 +374,7 @@ CUresult cuTensorMapReplaceAddress(CUtensorMap* map, void* address) {
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig* launch, CUfunction function, void** arguments, void**) {
   if (!fake_driver::is_launchable(*launch)) return CUDA_ERROR_INVALID_VALUE;
+  if (launches_to_failure >= 0 && launches_to_failure-- == 0) return CUDA_ERROR_LAUNCH_FAILED;
   const bool reduces = function == handle<CUfunction>(kReduceFunction);
   fake_driver::Launch& last = reduces ? last_reduce : ::last;
   last.blocks = launch->gridDimX * launch->gridDimY * launch->gridDimZ;

@@ -52,6 +52,12 @@ extern "C" void fake_driver_add_node();
 /// The number of the streams that are made from now on: all have the same handle.
 extern "C" void fake_driver_set_stream_id(uint64_t id);
 
+/// The same for one stream, whatever the others are in.
+extern "C" void fake_driver_set_capture_of(void* stream, uint64_t number);
+
+/// One launch fails behind so many that do not.
+extern "C" void fake_driver_fail_after(int launches);
+
 /// What streams were given: launches, and copies between places of the device, by numbers from 0 on.
 extern "C" int fake_driver_work_count();
 extern "C" const fake_driver::Work* fake_driver_work(int number);

@@ -149,6 +149,19 @@ TEST_P(SumInPartsTest, RowsAreFetchedWhileMoreAreMade) {
   for (const int copy : given.copied) EXPECT_TRUE(fake_driver_is_behind(kStream, copy)) << "what comes behind the call";
 }
 
+TEST_P(SumInPartsTest, WhatLeavesIsAwaitedThoughTheCallFails) {
+  const SumForm form = this->form(false, GetParam());
+  run(form);
+  const int before = fake_driver_work_count();
+  fake_driver_fail_after(GetParam() ? 3 : 2);  // the second part's first product: a meeting is a launch, too
+  EXPECT_THROW(run(form), Error);
+  int copy = -1;
+  for (int i = before; i < fake_driver_work_count(); ++i)
+    if (copies(i)) copy = i;
+  ASSERT_NE(copy, -1);
+  EXPECT_TRUE(fake_driver_is_behind(kStream, copy));
+}
+
 INSTANTIATE_TEST_SUITE_P(Ways, SumInPartsTest, testing::Bool(),
                          [](const auto& info) { return info.param ? "ByTheProduct" : "ByAKernelBehindIt"; });
 

@@ -212,6 +212,15 @@ class Ranks:
                 cleave.gemm(rows[:PART], b, **how)
             options = None, None, None, None, None, "none", PART, None, "", False, None
             _core.fold([products[0]] * self.size, out[0], *options)
+        alone = _core.Places(groups_of(1, 8 * SHARE * INSIDE * 4)[0])
+        dtypes = torch.float32, torch.float32, "none", "alone"
+        form = _core.SumForm(
+            SHARE, INSIDE, 0, SHARE, SHARE, False, False, True, False, "auto", None, *dtypes, part=PART
+        )
+        for stream in self.streams:  # each gets one beside
+            with torch.cuda.stream(stream):
+                _core.sum_over_ranks(alone, form, self.long[0, 0, :SHARE], self.b[0], *[None] * 6, False)
+        torch.cuda.synchronize()
 
     def _inside(self, rank: int, at: int) -> torch.Tensor:
         a, b = self.a[rank, at], self.b[rank]

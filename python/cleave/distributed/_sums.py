@@ -90,9 +90,10 @@ class Form(NamedTuple):
         exact: bool = False,
         lines: Lines | None = None,
         multiplied: bool = True,
+        is_cut: bool = True,
     ) -> Form:
         """Raises ValueError or TypeError for what no sum over ranks has. exact: it is one of integers. multiplied: of
-        products, which this rank has yet to make."""
+        products, which this rank has yet to make. is_cut: operands have rows, so that a large one moves in parts."""
         rows, size = a.shape[0], peers.size
         share, own = peers.share(rows), peers.own(rows)
         partial = partial_of(a, partial_dtype, exact)
@@ -101,6 +102,7 @@ class Form(NamedTuple):
         if lines is None:  # else finished_sum has seen that
             _rules.check_out(out_dtype, scale_d)
         unsplit, large, one_shot = ways_of(rows, columns, partial, size, scatter)
+        large = large and is_cut
         made = columns // 2 if activation in GATED else columns
         gathered = not scatter and not one_shot
         padded = rows if one_shot else size * share
@@ -139,16 +141,21 @@ def _by_collectives(
     form: Form,
     carrier: Collectives,
     a: Tensor,
-    multiply: Callable[[Tensor], Any],
+    multiply: Callable[[Tensor], Any] | None,
     bias: Tensor | None,
     c: Tensor | None = None,
     scale_d: Tensor | None = None,
     scales: _rules.Scales = (None, None),
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """multiply: writes this rank's partial results. scales: of all of K, of int32 ones."""
+    """multiply: writes this rank's partial results, which are `a` without. scales: of all of K, of int32 ones."""
     rows, own, first = form.rows, form.own, peers.rank * form.share
-    product = a.new_empty(rows if form.one_shot else peers.size * form.share, form.columns, dtype=form.partial_dtype)
-    multiply(first_rows(product, rows))
+    padded = rows if form.one_shot else peers.size * form.share
+    if multiply is None and padded == rows:
+        product = a
+    else:
+        product = a.new_empty(padded, form.columns, dtype=form.partial_dtype)
+        mine = first_rows(product, rows)
+        mine.copy_(a) if multiply is None else multiply(mine)
     summed = rows if form.one_shot else own
     found = None if form.lines is None else form.lines.made(a, summed, form.made)
     given: dict[str, Any] = {"scales": scales, "scale_out": found}
@@ -244,7 +251,8 @@ def of_scaled_products(name: str, scatter: bool) -> Callable[..., Any]:
                 _rules.check_exact(partial_dtype, peers)
             added = bias, c, scale_d, out_dtype or torch.bfloat16
             others = activation, partial_dtype, order, transport, (split_k_mode, split_k_slices), exact, lines
-            form = peers.forms[key] = Form.of(peers, a, b.shape[1], scatter, *added, *others)
+            by_block = scale_a is not None and scale_a.dim() == 2 and scale_a.shape[0] not in (1, a.shape[0])
+            form = peers.forms[key] = Form.of(peers, a, b.shape[1], scatter, *added, *others, is_cut=not by_block)
         scales = (_rules.vector(scale_a), _rules.vector(scale_b)) if exact else (None, None)
         carrier = carrier_for(peers, a.device, form.transport, form.call, form.bytes, form.nccl_wins)
         if type(carrier) is PeerMemory:
@@ -277,6 +285,6 @@ def of_rows(name: str, scatter: bool) -> Callable[..., Tensor]:
         if type(carrier) is PeerMemory:
             operands = x, None, None, None, bias, None, None, None, False
             return _core.sum_over_ranks(carrier.places, form.by_memory, *operands)
-        return _by_collectives(peers, form, carrier, x, lambda out: out.copy_(x), bias)
+        return _by_collectives(peers, form, carrier, x, None, bias)
 
     return implementation

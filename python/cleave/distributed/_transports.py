@@ -94,42 +94,50 @@ class PeerStores:
         others = [(rank + step) % size for step in range(1, size)]
         slots = [self._turn.take((size * share, *x.shape[1:]), x.dtype) for x in parts]
         gathered = [x.new_empty(size * share if kept else 0, *x.shape[1:]) for x in parts]
-        beside, there, moved = Beside(parts[0].device), [], _parts(share)
         # Ranks meet as often, whatever columns they have.
+        moved = _parts(share)
         pieces = [slice(0, share)] if comes_at_once(columns, size) else moved
-        with beside.behind_all():
-            for part in pieces:
-                for x, everyones in zip(parts, slots, strict=True):
-                    for peer in others:
-                        everyones[peer][_rows_of(rank, share, part)].copy_(x[part], non_blocking=True)
-                for _ in range(len(moved) // len(pieces)):
-                    self._turn.meet(beside.stream)
-                there.append((part, beside.event()))
-            for whole, x, everyones in zip(gathered, parts, slots, strict=True):
-                for peer in range(size if kept else 0):
-                    rows = _rows_of(peer, share, slice(0, share))
-                    whole[rows].copy_(x if peer == rank else everyones[rank][rows], non_blocking=True)
-        if not fills_a_gpu(share, columns):
-            beside.join()
-            use(gathered, slice(0, size * share))
+        with Beside(parts[0].device) as beside:
+            there = []
+            with beside.behind_all():
+                for part in pieces:
+                    for x, everyones in zip(parts, slots, strict=True):
+                        for peer in others:
+                            everyones[peer][_rows_of(rank, share, part)].copy_(x[part], non_blocking=True)
+                    for _ in range(len(moved) // len(pieces)):
+                        self._turn.meet(beside.stream)
+                    there.append((part, beside.event()))
+                for whole, x, everyones in zip(gathered, parts, slots, strict=True):
+                    for peer in range(size if kept else 0):
+                        rows = _rows_of(peer, share, slice(0, share))
+                        whole[rows].copy_(x if peer == rank else everyones[rank][rows], non_blocking=True)
+            if not fills_a_gpu(share, columns):
+                beside.join()
+                use(gathered, slice(0, size * share))
+                return gathered
+            use(list(parts), slice(rank * share, (rank + 1) * share))
+            for part, event in there:
+                beside.computing.wait_event(event)
+                for peer in others:
+                    rows = _rows_of(peer, share, part)
+                    use([everyones[rank][rows] for everyones in slots], rows)
             return gathered
-        use(list(parts), slice(rank * share, (rank + 1) * share))
-        for part, event in there:
-            beside.computing.wait_event(event)
-            for peer in others:
-                rows = _rows_of(peer, share, part)
-                use([everyones[rank][rows] for everyones in slots], rows)
-        beside.join()
-        return gathered
 
 
 class Beside:
-    """A stream beside the one that computes, for copies. On the CPU both do nothing."""
+    """A stream beside the one that computes, which goes on behind it in the end, for copies. On the CPU both do
+    nothing."""
 
     def __init__(self, device: torch.device) -> None:
         streams = torch.get_device_module(device)
         self.stream, self.computing = _side_stream(device), streams.current_stream(device)
         self._inside = streams.stream(self.stream)
+
+    def __enter__(self) -> Beside:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.join()
 
     def behind_all(self) -> AbstractContextManager[Any]:
         """What is enqueued inside goes to it, behind all that is enqueued so far."""

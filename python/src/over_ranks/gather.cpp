@@ -134,18 +134,17 @@ struct KnownGather {
 
 class KnownGathers {
  public:
-  using Calls = KnownCalls<std::optional<KnownGather>, kTensors, 4>;  // the last option is the precision
+  using Calls = KnownCalls<KnownGather, kTensors, 4>;  // the last option is the precision
   using Options = Calls::Others;
 
   void add(const nb::object& places, const GatherForm& form, const Given& arrays, const Options& options,
            std::optional<int64_t> rows, bool use_fast_accum) {
     TensorReader reader{nb::none()};
     const Views views = read(reader, arrays, kNames);
-    calls_.add(views, options, number_of(rows, use_fast_accum), [&](std::optional<KnownGather>& known) {
-      known = KnownGather{places, form, {}};
-      known->made =
-          make_gather(known->form, views, nb::cast<Places&>(places), product_options(options.back(), use_fast_accum));
-    });
+    const auto known = std::make_shared<KnownGather>(KnownGather{places, form, {}});
+    known->made =
+        make_gather(known->form, views, nb::cast<Places&>(places), product_options(options.back(), use_fast_accum));
+    calls_.add(views, options, number_of(rows, use_fast_accum), known);
   }
 
   /// None where there was no such call.
@@ -154,12 +153,11 @@ class KnownGathers {
     if (calls_.empty()) return nb::none();
     TensorReader reader{nb::none()};
     const Views views = read(reader, arrays, kNames);
-    const auto* const found = calls_.find(views, options, number_of(rows, use_fast_accum));
-    if (found == nullptr) return nb::none();
-    const KnownGather& known = **found;
-    MadeGather made = known.made;
+    const Calls::Shared known = calls_.find(views, options, number_of(rows, use_fast_accum));
+    if (known == nullptr) return nb::none();
+    MadeGather made = known->made;
     point(made, views);
-    return python::run(known.form, std::move(made), *nb::inst_ptr<Places>(known.places), reader, arrays[0], *views[0],
+    return python::run(known->form, std::move(made), *nb::inst_ptr<Places>(known->places), reader, arrays[0], *views[0],
                        kept);
   }
 

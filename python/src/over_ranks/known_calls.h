@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -66,22 +67,23 @@ class KnownCalls {
  public:
   using Views = ViewsOf<Tensors>;
   using Others = std::array<nanobind::handle, Options>;
+  /// Shared, since a call goes on without the GIL while another thread may clear them.
+  using Shared = std::shared_ptr<const Made>;
 
-  /// A new one, which make(made) makes where it stays; `number`: what else tells calls apart.
-  template <class Make>
-  void add(const Views& views, const Others& others, int64_t number, const Make& make) {
+  /// `number`: what else tells calls apart.
+  void add(const Views& views, const Others& others, int64_t number, Shared made) {
     constexpr size_t kMost = 4096;
     if (known_.size() >= kMost) known_.clear();
     Known& known = known_.insert_or_assign(std::string(key_of(views, others, number)), Known{}).first->second;
     for (size_t i = 0; i < Options; ++i) known.others[i] = nanobind::borrow(others[i]);
-    make(known.made);  // or it throws, and the call stays unknown
+    known.made = std::move(made);
     known.cleared = cleared();
   }
 
   /// nullptr where there was no such call.
-  const Made* find(const Views& views, const Others& others, int64_t number) const {
+  Shared find(const Views& views, const Others& others, int64_t number) const {
     const auto found = known_.find(std::string_view(key_of(views, others, number)));
-    return found == known_.end() || found->second.cleared != cleared() ? nullptr : &found->second.made;
+    return found == known_.end() || found->second.cleared != cleared() ? nullptr : found->second.made;
   }
 
   bool empty() const { return known_.empty(); }
@@ -90,7 +92,7 @@ class KnownCalls {
  private:
   struct Known {
     std::array<nanobind::object, Options> others = {};
-    Made made = {};
+    Shared made;
     uint64_t cleared = ~uint64_t(0);  // when it was made
   };
 

@@ -5,6 +5,7 @@
 #include <nanobind/stl/string_view.h>
 
 #include <array>
+#include <memory>
 #include <optional>
 
 #include "cleave/epilogue.h"
@@ -113,16 +114,15 @@ struct KnownSum {
 
 class KnownSums {
  public:
-  using Calls = KnownCalls<std::optional<KnownSum>, kTensors, 8>;  // the last option is the precision
+  using Calls = KnownCalls<KnownSum, kTensors, 8>;  // the last option is the precision
   using Options = Calls::Others;
 
   void add(const nb::object& places, const SumForm& form, const Given& arrays, const Options& options,
            bool use_fast_accum) {
     TensorReader reader{nb::none()};
     const Views views = read(reader, arrays, kNames);
-    calls_.add(views, options, use_fast_accum, [&](std::optional<KnownSum>& known) {
-      known = KnownSum{places, form, {}};
-      if (form.part > 0) return;
+    const auto known = std::make_shared<KnownSum>(KnownSum{places, form, {}});
+    if (form.part == 0) {
       const auto& of_group = nb::cast<const Places&>(places);
       void* const aligned = reinterpret_cast<void*>(kAligned);
       const int64_t rows = form.gathered ? form.most * of_group.group().size() : form.own;
@@ -130,7 +130,8 @@ class KnownSums {
       const PlanOptions how = split_as(form, product_options(options.back(), use_fast_accum));
       const nb::gil_scoped_release unlocked;
       known->made = make_at_once(known->form, tensors_of(views), results, of_group, how);
-    });
+    }
+    calls_.add(views, options, use_fast_accum, known);
   }
 
   /// None where there was no such call.
@@ -138,10 +139,10 @@ class KnownSums {
     if (calls_.empty()) return nb::none();
     TensorReader reader{nb::none()};
     const Views views = read(reader, arrays, kNames);
-    const std::optional<KnownSum>* const found = calls_.find(views, options, use_fast_accum);
-    if (found == nullptr) return nb::none();
-    const SumForm& form = (*found)->form;
-    Places& places = *nb::inst_ptr<Places>((*found)->places);
+    const Calls::Shared known = calls_.find(views, options, use_fast_accum);
+    if (known == nullptr) return nb::none();
+    const SumForm& form = known->form;
+    Places& places = *nb::inst_ptr<Places>(known->places);
     const Group& group = places.group();
     const nb::object d = new_sum(form, group, reader, arrays[0]);
     const Operand out = reader.read(d, "out");
@@ -150,7 +151,7 @@ class KnownSums {
       const PlanOptions how = split_as(form, product_options(options.back(), use_fast_accum));
       run_in_parts(form, tensors_of(views), {out, {}}, places, how, reader, arrays[0]);
     } else {
-      SumAtOnce made = (*found)->made;
+      SumAtOnce made = known->made;
       point(made, form, addresses_of(views, out.data));
       const nb::gil_scoped_release unlocked;
       cleave::run(std::move(made), form, places, reader.stream());

@@ -14,11 +14,13 @@ from . import (
     styles,
     sums,
     transports,
+    ways,
 )
 
 PRODUCTS = (
     *sums.CHECKS,
     *transports.CHECKS,
+    *ways.CHECKS,
     *peer_memory.CHECKS,
     *gathers.CHECKS,
     *gradients.CHECKS,
