@@ -15,11 +15,10 @@ import time
 from typing import Any
 
 import torch
-from virtual_ranks import all_gather_of, in_rank_order, quantised
+from virtual_ranks import all_gather_of, in_rank_order, onto, quantised
 
 import cleave
 from cleave import _core
-from cleave.distributed._fold import onto
 
 ROWS, COLUMNS, DEPTH = 6, 64, 32
 SUMS = ("summed", "scattered", "summed twice", "in parts", "in parts twice", "onto parts", "onto parts twice")
@@ -62,7 +61,7 @@ class Rank:
         }
         own = self.rank * SHARE, SHARE, SHARE, False, False
         for name, twice in (("parts", False), ("parts twice", True)):
-            function = onto(self.rank, self.size, torch.float32, False, False, int(twice)).text
+            function = onto(self.rank, self.size, int(twice)).text
             for call, how in ((f"in {name}", {}), (f"onto {name}", {"onto": function})):
                 how |= {"gathered": twice, "part": PART}
                 made[call] = _core.SumForm(self.size * SHARE, COLUMNS, *own, True, False, *kinds, call, **how)

@@ -24,7 +24,6 @@ import torch
 import cleave
 from cleave import _core
 from cleave._epilogue.function import BoundEpilogue
-from cleave.distributed._fold import onto
 
 COLUMNS, ROUNDS_AT_ONCE = 1024, 64
 # The last: some ranks' products add up themselves; and sums move in parts, to this rank's rows or to all ranks.
@@ -74,6 +73,14 @@ def groups_of(size: int, place: int) -> list[Any]:
     for thread in threads:
         thread.join()
     return made
+
+
+def onto(rank: int, size: int, also: int) -> Any:
+    """What makes a rank's product add up itself; here alone, since tests import this file, and their process should
+    not get the operators of cleave.distributed."""
+    from cleave.distributed import _fold
+
+    return _fold.onto(rank, size, torch.float32, False, False, also)
 
 
 def in_rank_order(parts: torch.Tensor | list[torch.Tensor]) -> torch.Tensor:
@@ -154,7 +161,7 @@ class Ranks:
         how = False, False, True, False, "auto", None, torch.float32, torch.float32, "none"
         for kind in PARTS:
             whole = kind.endswith("all")
-            function = onto(rank, self.size, torch.float32, False, False, int(whole)).text
+            function = onto(rank, self.size, int(whole)).text
             moved = {"gathered": whole, "part": PART} | ({"onto": function} if kind.startswith("onto") else {})
             made[kind] = _core.SumForm(self.size * SHARE, INSIDE, *own, *how, kind, **moved)
         return made
@@ -205,7 +212,7 @@ class Ranks:
             products = [cleave.gemm(rows[:n], b, out_dtype=torch.float32, split_k_mode="none") for n in (PART, SHARE)]
             others = tuple(products[0].clone() for _ in range(self.size - 1))
             for also in (0, 1):
-                function = onto(rank, self.size, torch.float32, False, False, also)
+                function = onto(rank, self.size, also)
                 out = tuple(torch.empty_like(products[0]) for _ in range(1 + also))
                 bound = BoundEpilogue(function, function.text, others)
                 how = {"split_k_mode": "none", "epilogue": bound, "out": out if also else out[0]}
