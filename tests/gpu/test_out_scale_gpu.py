@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import torch
 
-import cleave
-from cleave import _core
+torch = pytest.importorskip("torch")
+
+import cleave  # noqa: E402
+from cleave import _core  # noqa: E402
 
 E4M3 = torch.float8_e4m3fn
 OPERANDS = ("bfloat16", "rows", "fast rows", "blocks", "columns of blocks", "int8")

@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import torch
-from conv_cases import KERNELS
-from conv_reference import Convolution
-from served import is_hopper
-from test_gemm_gpu import split
 
-import cleave
-from cleave.testing.conv_axis import Axis
+torch = pytest.importorskip("torch")
+
+from conv_cases import KERNELS  # noqa: E402
+from conv_reference import Convolution  # noqa: E402
+from served import is_hopper  # noqa: E402
+from test_gemm_gpu import split  # noqa: E402
+
+import cleave  # noqa: E402
+from cleave.testing.conv_axis import Axis  # noqa: E402
 
 DTYPES = {"int8": torch.int8, "e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2}
 PLAIN = Axis(14, 3, 1, 1, 1)

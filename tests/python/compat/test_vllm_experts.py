@@ -11,7 +11,12 @@ from typing import Any
 
 import pytest
 from doc_snippets import ROOT
-from vllm_stand_ins import (
+
+torch = pytest.importorskip("torch", minversion="2.10")
+pytest.importorskip("cleave.torch", exc_type=ImportError)
+
+from vllm_experts import SCHEMES, mixed, mixed_config, moe_config, run  # noqa: E402
+from vllm_stand_ins import (  # noqa: E402
     EXPERTS,
     LAYERS,
     ActivationFormat,
@@ -20,11 +25,6 @@ from vllm_stand_ins import (
     platform,
     vllm_stand_in,  # noqa: F401
 )
-
-torch = pytest.importorskip("torch", minversion="2.10")
-pytest.importorskip("cleave.torch", exc_type=ImportError)
-
-from vllm_experts import SCHEMES, mixed, mixed_config, moe_config, run  # noqa: E402
 
 FP8 = torch.float8_e4m3fn
 

@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 from doc_snippets import ROOT
-from vllm_stand_ins import PlatformEnum, config, platform, vllm_stand_in  # noqa: F401
 
 torch = pytest.importorskip("torch", minversion="2.10")
 pytest.importorskip("cleave.torch", exc_type=ImportError)
+
+from vllm_stand_ins import PlatformEnum, config, platform, vllm_stand_in  # noqa: E402, F401
 
 FP8 = torch.float8_e4m3fn
 NAMES = ["weight", "weight_scale", "input_scale", "input_zero_point", "azp_adj"]

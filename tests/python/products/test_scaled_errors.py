@@ -251,5 +251,5 @@ def test_rows_of_a_batch_have_matrices_of_scales() -> None:
     a, b = np.ones((2, 4, 8), np.int8), np.ones((2, 8, 5), np.int8)
     with pytest.raises(ValueError, match=r"scale_a is \(2, 4\); .*\(4, 1\).*; or such a matrix for each"):
         cleave.scaled_gemm(a, b, f32(2, 4), f32(2, 5))
-    d = cleave.scaled_gemm(a, b, np.full((2, 4, 1), 2, np.float32), np.ones((2, 1, 5), np.float32))
-    np.testing.assert_array_equal(d.astype(np.float32), 16)
+    scales = np.full((2, 4, 1), 2, np.float32), np.ones((2, 1, 5), np.float32)
+    np.testing.assert_array_equal(cleave.scaled_gemm(a, b, *scales, out_dtype="float32"), 16)

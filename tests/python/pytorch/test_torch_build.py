@@ -124,6 +124,7 @@ def test_import_without_the_library() -> None:
 def test_info_says_whether_they_work(
     capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    pytest.importorskip("torch", minversion=_torch_build.OLDEST_TORCH)
     monkeypatch.setattr(_torch_build, "LIBRARY", tmp_path / "missing.so")
     assert main(["info"]) == 1
     row, broken = [line for line in capsys.readouterr().out.splitlines() if "torch.ops.cleave" in line]

@@ -137,6 +137,7 @@ def check_python(arguments: list[str]) -> None:
         return
     script = arguments[0]
     if script == "repeat.py":
+        pytest.importorskip("torch")
         from bench import repeat
 
         repeat.parser().parse_args(arguments[1:])
