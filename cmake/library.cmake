@@ -79,8 +79,7 @@ cleave_exports(cleave _ZN6cleave* _ZNK6cleave* _ZTIN6cleave* _ZTSN6cleave* _ZTVN
 set_target_properties(cleave PROPERTIES CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
 
 # What Python's module and torch's operators share, and have inside themselves: from the tensors of a call to a problem,
-# and calls of several.
-# It keeps no state.
+# and calls that run several. It keeps no state.
 add_library(cleave_frontend STATIC ${frontend_sources} ${problem_sources})
 target_link_libraries(cleave_frontend PUBLIC cleave_private)
 target_precompile_headers(cleave_frontend PRIVATE ${common_headers})

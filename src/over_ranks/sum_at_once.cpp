@@ -24,7 +24,7 @@ FoldCall sum_of(const SumForm& form, const SumTensors& tensors, const SumResults
   FoldTensors t{.bias = tensors.bias, .c = tensors.c, .scale_d = tensors.scale_d, .scale_out = results.scale_out};
   t.d = results.d;
   if (form.gathered) {
-    void* const own = places.at(group.rank(), 0) + gathered_at(form, group);
+    void* const own = places.at(group.rank(), 0) + gathered_at(form, group.size());
     t.d = packed_matrix(own, form.d, group.device(), form.own, form.made);
     if (t.c) t.c = rows_of(*t.c, form.first, form.own);
   }
@@ -57,6 +57,7 @@ std::shared_ptr<const GemmPlan> plan_of_whole(const SumForm& form, const SumTens
 
 SumAtOnce make_at_once(const SumForm& form, const SumTensors& tensors, const SumResults& results, const Places& places,
                        const PlanOptions& options) {
+  check_place(form, places);
   SumAtOnce made{.d = results.d.data};
   if (form.in_strips) {
     made.product = plan_of_whole(form, tensors, places, results.d, options, made.product_arguments);
@@ -112,7 +113,7 @@ void run(SumAtOnce made, const SumForm& form, Places& places, void* stream) {
   move_on(fold.d, offset);
   made.fold->run(fold, stream);
   const size_t bytes = size_t(form.most * form.made) * size_of(form.d);
-  const void* const own = places.at(group.rank(), place) + gathered_at(form, group);
+  const void* const own = places.at(group.rank(), place) + gathered_at(form, group.size());
   if (bytes == 0) return group.barrier(form.call, stream);
   group.gather(own, bytes, made.d, form.call, stream);
 }

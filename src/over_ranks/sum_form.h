@@ -1,11 +1,9 @@
 // What a sum over ranks of their products is, and what it reads.
 #pragma once
 
-#include <algorithm>
 #include <optional>
 #include <string>
 
-#include "cleave/core/math.h"
 #include "cleave/epilogue.h"
 #include "operands/gemm_operands.h"
 #include "peers/places.h"
@@ -48,24 +46,17 @@ struct SumResults {
   std::optional<Operand> scale_out;  // D's scales
 };
 
-inline Operand rows_of(Operand x, int64_t first, int64_t count) {
-  x.data = static_cast<char*>(x.data) + first * x.stride[0] * int64_t(size_of(x.dtype));
-  x.shape[0] = count;
-  return x;
-}
-
+Operand rows_of(Operand x, int64_t first, int64_t count);
 /// Those of scales of all `rows`; one for all of them is that for these, too.
-inline std::optional<Operand> rows_of(const std::optional<Operand>& scales, int64_t rows, int64_t first,
-                                      int64_t count) {
-  return scales && scales->ndim > 0 && scales->shape[0] == rows ? std::optional(rows_of(*scales, first, count))
-                                                                : scales;
-}
+std::optional<Operand> rows_of(const std::optional<Operand>& scales, int64_t rows, int64_t first, int64_t count);
 
-/// Where, in a rank's place, the rows begin that it adds up for all: behind all ranks' partial results.
-inline size_t gathered_at(const SumForm& form, const Group& group) {
-  const int64_t padded = form.most * group.size();
-  return ceil_div(size_t(padded * form.columns) * size_of(form.partial), size_t(256)) * 256;
-}
+/// Where, in a rank's place, the rows begin that it adds up for all: behind partial results, of all rows or, where each
+/// rank adds up its own, of as many for each.
+size_t gathered_at(const SumForm& form, int ranks);
+/// What a call takes of each rank's memory.
+size_t place_bytes(const SumForm& form, int ranks);
+/// Throws Error(invalid_argument) where the places have less.
+void check_place(const SumForm& form, const Places& places);
 
 /// An address in the first of the places to the same in another one, so many bytes on; nullptr stays.
 template <class Address>
@@ -74,11 +65,6 @@ void move_on(Address*& address, size_t bytes) {
 }
 
 /// Those of this rank's products.
-inline PlanOptions split_as(const SumForm& form, PlanOptions options) {
-  options.split_k_mode = form.split, options.split_k_slices = form.slices;
-  if (form.unsplit && form.split == SplitKMode::automatic && default_determinism() < Determinism::batch_invariant)
-    options.split_k_mode = SplitKMode::none;
-  return options;
-}
+PlanOptions split_as(const SumForm& form, PlanOptions options);
 
 }  // namespace cleave

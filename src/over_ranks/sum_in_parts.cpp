@@ -56,7 +56,7 @@ struct Maker {
   /// Where those rows of D go: to all ranks, or to this rank's result alone.
   Operand rows_of_d(const Part& part) const {
     if (!form.gathered) return rows_of(results.d, part.first, part.rows);
-    char* const own = places.at(group().rank(), 0) + gathered_at(form, group());
+    char* const own = places.at(group().rank(), 0) + gathered_at(form, group().size());
     return rows_of(packed_matrix(own, form.d, device(), form.own, form.made), part.first, part.rows);
   }
 
@@ -151,7 +151,7 @@ class Run {
     const size_t line = size_t(form_.made) * size_of(form_.d), bytes = size_t(part.rows) * line;
     for (int step = form_.onto != nullptr ? 1 : 0; step < group().size(); ++step) {
       const int peer = (group().rank() + step) % group().size();
-      const char* const theirs = places_.at(peer, place_) + gathered_at(form_, group());
+      const char* const theirs = places_.at(peer, place_) + gathered_at(form_, group().size());
       beside_.copy(static_cast<char*>(made_.d) + size_t(peer * form_.own + part.first) * line,
                    theirs + size_t(part.first) * line, bytes);
     }
@@ -175,6 +175,7 @@ size_t leaving_bytes(const SumForm& form, const Group& group) {
 
 SumInParts make_in_parts(const SumForm& form, const SumTensors& tensors, const SumResults& results, void* leaving,
                          const Places& places, const PlanOptions& options) {
+  check_place(form, places);
   const Maker make{form, tensors, results, places, options};
   const Group& group = places.group();
   SumInParts made{.d = results.d.data};

@@ -162,6 +162,15 @@ TEST_P(SumInPartsTest, WhatLeavesIsAwaitedThoughTheCallFails) {
   EXPECT_TRUE(fake_driver_is_behind(kStream, copy));
 }
 
+TEST_P(SumInPartsTest, APlaceThatIsTooSmallIsRefused) {
+  SumForm form = this->form(GetParam(), false);
+  EXPECT_EQ(place_bytes(form, kRanks), (kRanks + GetParam()) * kShare * kRow);
+  form.columns = form.made = int64_t(kPlace);
+  const int before = fake_driver_work_count();
+  EXPECT_THROW(run(form), Error);
+  EXPECT_EQ(fake_driver_work_count(), before);
+}
+
 INSTANTIATE_TEST_SUITE_P(Ways, SumInPartsTest, testing::Bool(),
                          [](const auto& info) { return info.param ? "ByTheProduct" : "ByAKernelBehindIt"; });
 

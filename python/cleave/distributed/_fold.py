@@ -31,7 +31,6 @@ def fold(
     most_rows: int | None = None,
     group: Any = None,
     call: str = "",
-    pushed: bool = False,
     scales: tuple[Tensor | None, Tensor | None] = (None, None),
     scale_out: Tensor | None = None,
     use_ue8m0: bool = False,
@@ -39,11 +38,11 @@ def fold(
     """activation(((p0 + p1) + p2 ...) + c + bias) / scale_d, in float32 up to D's rounding.
 
     partials: [M, N] of each rank. bias: [N]. c: [M, N]. scale_d: one element. scale_out: where D's scales go, which are
-    found for each 128 columns, with use_ue8m0 as powers of two. group: whose staging the partial results
-    are in; the ranks meet first, in what they call `call`, and each says how many rows any of them has at most. pushed:
-    all of them make this sum, and may send each other what they have. More than 16 are added in several launches, whose
-    sums between are float32: the same bits. scales: what the exact sum of int32 partial results is multiplied by, one
-    for all or one for each row, and the same for columns. out: where the result goes.
+    found for each 128 columns, with use_ue8m0 as powers of two. group: whose staging the partial results are in; the
+    ranks meet first, in what they call `call`, and each says how many rows any of them has at most. More than 16 are
+    added in several launches, whose sums between are float32: the same bits. scales: what the exact sum of int32
+    partial results is multiplied by, one for all or one for each row, and the same for columns. out: where the result
+    goes.
     """
     while len(partials) > MOST_FOLDED:
         total = fold(partials[:MOST_FOLDED], torch.float32)
@@ -52,7 +51,7 @@ def fold(
         rows, columns = partials[0].shape
         out = partials[0].new_empty(rows, columns // 2 if activation in GATED else columns, dtype=out_dtype)
     most = out.shape[0] if most_rows is None else most_rows
-    given = bias, c, scale_d, activation, most, group, call, pushed, None, False, scale_out, use_ue8m0
+    given = bias, c, scale_d, activation, most, group, call, False, None, False, scale_out, use_ue8m0
     _core.fold(partials, out, *scales, *given)
     return out
 

@@ -15,7 +15,7 @@ from .._torch_precision import precision
 from ..torch._operators.fake import default_dtype
 from . import _agreement, _rules
 from ._fold import fold, is_fused, is_inside, onto
-from ._peer_memory import PeerMemory, bytes_of
+from ._peer_memory import PeerMemory
 from ._peers import Peers, peers_of
 from ._rows import first_rows
 from ._transports import Collectives, carrier_for, fills_a_gpu, is_large, rows_of_parts
@@ -105,8 +105,6 @@ class Form(NamedTuple):
         large = large and is_cut
         made = columns // 2 if activation in GATED else columns
         gathered = not scatter and not one_shot
-        padded = rows if one_shot else size * share
-        takes = bytes_of(((padded, columns), partial), ((share if gathered else 0, made), out_dtype))
         call = (
             f"{peers.operation}(rows={rows}, columns={columns}, a={a.dtype}, partial_dtype={partial}, "
             f"out_dtype={out_dtype}, activation={activation}, bias={bias is not None}, c={c is not None}, "
@@ -124,7 +122,7 @@ class Form(NamedTuple):
         by_memory = _core.SumForm(rows, columns, first, added, most, *kinds, call, **moved)
         operation = "reduce_scatter" if scatter else "all_reduce"
         by_nccl = not large and nccl_wins(operation, rows * columns * partial.itemsize, size)
-        sizes = rows, columns, made, share, own, scatter, unsplit, one_shot, takes, call
+        sizes = rows, columns, made, share, own, scatter, unsplit, one_shot, by_memory.bytes(size), call
         return cls(*sizes, activation, out_dtype, partial, transport, split_k, by_nccl, lines, by_memory)
 
     def how(self) -> dict[str, Any]:

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 
+#include "cleave/core/math.h"
 #include "cleave/epilogue.h"
 #include "module/bindings.h"
 #include "over_ranks/known_calls.h"
@@ -205,7 +206,8 @@ void bind_sum_over_ranks(nb::module_& m) {
           "lines_of_scales"_a = nb::none(), "use_ue8m0"_a = false, "gathered"_a = false, "part"_a = 0, "onto"_a = "",
           "lines_of_scales: which way D's scales lie, \"k\" or \"mn\", of those that the sum finds. gathered: all "
           "ranks get all rows. part: how many of each rank's move while more are multiplied, half at least, or 0; then "
-          "`onto` is the text of the epilogue function by which this rank's product adds up, if one does.");
+          "`onto` is the text of the epilogue function by which this rank's product adds up, if one does.")
+      .def("bytes", &place_bytes, "ranks"_a, "What a call takes of each rank's memory.");
   nb::class_<KnownSums>(m, "KnownSums",
                         "Sums over ranks that were checked before, by what follows from their arguments.")
       .def(nb::init<>())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -60,6 +60,24 @@ def in_rank_order(partials: list[Tensor], *others: Tensor) -> Tensor:
 def by_memory(ranks: Ranks) -> bool:
     """Whether calls that say no transport go through memory of the ranks'."""
     return (os.environ.get("CLEAVE_TRANSPORT") or ("peer" if ranks.device == "cuda" else "gloo")) == "peer"
+
+
+def replays_are(block: Callable[[], tuple[Tensor, ...]], replays: int, eager_every: int = 0) -> bool:
+    """Whether a graph of these calls gives the eager ones' bits each time, some of which come between; of 16 bits."""
+    expected = block()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # NCCL's watchdog goes on
+        made = block()
+    other = torch.zeros((), dtype=torch.bool, device=made[0].device)
+    for number in range(replays):
+        for d in made:
+            d.zero_()
+        graph.replay()
+        again = block() if eager_every and number % eager_every == 0 else ()  # in places of their own
+        for d, e in zip((*made, *again), expected * 2, strict=False):
+            other |= (d.view(torch.int16) != e.view(torch.int16)).any()
+    return not other.item()
 
 
 def forget_forms() -> None:

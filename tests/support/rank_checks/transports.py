@@ -10,7 +10,7 @@ from torch.nn import functional
 
 import cleave.distributed as cd
 
-from .ranks import Ranks, by_memory, in_rank_order, of_large_products, same_bits
+from .ranks import Ranks, by_memory, in_rank_order, of_large_products, replays_are, same_bits
 
 ops = torch.ops.cleave
 
@@ -81,19 +81,7 @@ def graphs_replay_the_same_bits(ranks: Ranks) -> None:
         h = cd.all_gather_gemm(x, w, activation="silu")
         return h, cd.gemm_reduce_scatter(h, w.t()), cd.gemm_all_reduce(x, w)
 
-    expected = block()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # NCCL's watchdog goes on
-        made = block()
-    other = torch.zeros((), dtype=torch.bool, device=x.device)
-    for _ in range(10_000):
-        for d in made:
-            d.zero_()
-        graph.replay()
-        for d, e in zip(made, expected, strict=True):
-            other |= (d.view(torch.int16) != e.view(torch.int16)).any()
-    assert not other.item()
+    assert replays_are(block, 10_000)
 
 
 CHECKS = (

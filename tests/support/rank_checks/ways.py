@@ -7,7 +7,7 @@ from torch import Tensor
 
 import cleave.distributed as cd
 
-from .ranks import Ranks, all_reduce_by, in_rank_order, of_large_products, same_bits
+from .ranks import Ranks, all_reduce_by, in_rank_order, of_large_products, replays_are, same_bits
 
 ops = torch.ops.cleave
 
@@ -76,20 +76,7 @@ def large_products_are_replayed(ranks: Ranks) -> None:
         return h, cd.gemm_reduce_scatter(h, w.t()), *sums
 
     with of_large_products():
-        expected = block()
-        torch.cuda.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # NCCL's watchdog goes on
-            made = block()
-        other = torch.zeros((), dtype=torch.bool, device=x.device)
-        for number in range(300):
-            for d in made:
-                d.zero_()
-            graph.replay()
-            again = block() if number % 3 == 0 else ()  # eager calls have places of their own
-            for d, e in zip((*made, *again), expected * 2, strict=False):
-                other |= (d.view(torch.int16) != e.view(torch.int16)).any()
-        assert not other.item()
+        assert replays_are(block, 300, eager_every=3)
 
 
 CHECKS = (
