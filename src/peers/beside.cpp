@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -12,14 +13,14 @@
 #include "runtime/context.h"
 #include "runtime/copy.h"
 #include "runtime/driver.h"
+#include "runtime/ordered_work.h"
 
 namespace cleave {
 
 /// With its events. Each stream that computes has its own, for ever, since nothing tells that it is gone: work of two
-/// that waits for peers must not wait for the other's.
+/// that waits for peers must not wait for the other's. Those of captures go from one that has ended to the next.
 struct SideStream {
-  int device = 0;
-  uint64_t computing = 0;  // its number, which no other stream has in the life of the process
+  OrderedWork serves;  // the latest that it was beside
   CUstream stream = nullptr;
   CUevent order = nullptr;  // a stream waits for what was recorded last, so one serves all that wait at once
   std::array<CUevent, Beside::kMarks> marks = {};
@@ -43,32 +44,37 @@ bool is_in(CUstream stream, unsigned long long capture) {
   return status == CU_STREAM_CAPTURE_STATUS_ACTIVE && id == capture;
 }
 
-SideStream* new_side_stream(int device, uint64_t computing) {
+SideStream* new_side_stream(const OrderedWork& work) {
   const RelaxedCapture relaxed;
-  auto made = std::make_unique<SideStream>(SideStream{.device = device, .computing = computing});
+  auto made = std::make_unique<SideStream>(SideStream{.serves = work});
   check(driver().stream_create(&made->stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
   check(driver().event_create(&made->order, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
   for (CUevent& mark : made->marks) check(driver().event_create(&mark, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
   return made.release();
 }
 
-SideStream* take(int device, CUstream computing) {
-  const unsigned long long capture = capture_id(computing);
-  unsigned long long number = 0;
-  check(driver().stream_get_id(computing, &number), "cuStreamGetId");
+/// Whether it may be lent to `work`: it served it before, or a capture that has ended.
+bool fits(const SideStream& side, const OrderedWork& work) {
+  if (side.serves == work) return is_in(side.stream, work.capture) || is_in(side.stream, 0);
+  const bool both_captured = side.serves.capture != 0 && work.capture != 0;
+  return both_captured && side.serves.device == work.device && side.serves.capture != work.capture &&
+         is_in(side.stream, 0);
+}
+
+SideStream* take(const OrderedWork& work) {
   {
     const std::lock_guard lock(mutex);
     std::vector<SideStream*>& streams = idle.get();
-    const auto fits = [&](const SideStream* x) {
-      return x->device == device && x->computing == number && (is_in(x->stream, capture) || is_in(x->stream, 0));
-    };
-    if (const auto found = std::ranges::find_if(streams, fits); found != streams.end()) {
+    // The latest given back first: its own, if it has one.
+    const auto found = std::ranges::find_if(streams.rbegin(), streams.rend(), [&](auto* x) { return fits(*x, work); });
+    if (found != streams.rend()) {
       SideStream* const side = *found;
-      streams.erase(found);
+      streams.erase(std::next(found).base());
+      side->serves = work;
       return side;
     }
   }
-  return new_side_stream(device, number);
+  return new_side_stream(work);
 }
 
 void give_back(SideStream* side) {
@@ -87,7 +93,7 @@ CUresult put_behind(CUstream later, CUstream first, CUevent event) {
 Beside::Beside(int device, void* computing) : device_(device), computing_(computing) {
   if (device == kCpu) return;
   const ContextGuard context(device);
-  side_ = take(device, cuda(computing));
+  side_ = take(ordered_work(device, cuda(computing)));
 }
 
 Beside::~Beside() {

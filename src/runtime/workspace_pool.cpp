@@ -47,28 +47,14 @@ WorkspacePool& process_pool() {
   return pool.get([] { return WorkspacePool(memory.get()); });
 }
 
-WorkspacePool::Owner owner_of(int device, CUstream stream) {
-  WorkspacePool::Owner owner{.device = device, .capture = capture_id(stream)};
-  if (owner.capture) {
-    // A capturing stream may not be asked for its id; it lives as long as the capture, so its
-    // handle is unique too.
-    owner.stream = reinterpret_cast<uint64_t>(stream);
-  } else {
-    unsigned long long id = 0;
-    check(driver().stream_get_id(stream, &id), "cuStreamGetId");
-    owner.stream = id;
-  }
-  return owner;
-}
-
 }  // namespace
 
-size_t WorkspacePool::Hash::operator()(const Owner& owner) const {
+size_t WorkspacePool::Hash::operator()(const OrderedWork& owner) const {
   const uint64_t mixed = (owner.stream * 0x9E3779B97F4A7C15u) ^ (owner.capture * 0xC2B2AE3D27D4EB4Fu);
   return std::hash<uint64_t>()(mixed + uint64_t(owner.device));
 }
 
-Workspace WorkspacePool::get(const Owner& owner, const WorkspaceSize& size) {
+Workspace WorkspacePool::get(const OrderedWork& owner, const WorkspaceSize& size) {
   const std::lock_guard lock(mutex_);
   Entry& entry = entries_[owner];
   return {.counters = fit(owner.device, entry.counters, size.counters, true),
@@ -102,7 +88,7 @@ Workspace pooled_workspace(int device, CUstream stream, const WorkspaceSize& siz
   if (size.counters == 0 && size.partials == 0) return {};
   const ContextGuard context(device);
   try {
-    return process_pool().get(owner_of(device, stream), size);
+    return process_pool().get(ordered_work(device, stream), size);
   } catch (const Error&) {
     check_stream(stream, device);
     throw;

@@ -12,11 +12,11 @@
 #include <cuda.h>
 
 #include <cstddef>
-#include <cstdint>
 #include <unordered_map>
 #include <vector>
 
 #include "process/fork.h"
+#include "runtime/ordered_work.h"
 
 namespace cleave {
 
@@ -46,21 +46,10 @@ class DeviceMemory {
 /// Thread-safe.
 class WorkspacePool {
  public:
-  /// Work that is ordered. `stream` identifies a stream for the life of the process, unlike a
-  /// handle, which the driver reuses once its stream is destroyed although work of that stream may
-  /// still run.
-  struct Owner {
-    int device = 0;
-    uint64_t stream = 0;
-    uint64_t capture = 0;  ///< 0: not captured
-
-    friend bool operator==(const Owner&, const Owner&) = default;
-  };
-
   explicit WorkspacePool(DeviceMemory& memory) : memory_(memory) {}
 
   /// At least `size`, for work of `owner` only. Allocates only if the owner never had as much.
-  Workspace get(const Owner& owner, const WorkspaceSize& size);
+  Workspace get(const OrderedWork& owner, const WorkspaceSize& size);
 
   /// Frees everything; work that uses it must have been enqueued, and captured graphs must not be
   /// replayed.
@@ -75,7 +64,7 @@ class WorkspacePool {
     Buffer counters, partials;
   };
   struct Hash {
-    size_t operator()(const Owner& owner) const;
+    size_t operator()(const OrderedWork& owner) const;
   };
   struct Allocation {
     int device = 0;
@@ -86,7 +75,7 @@ class WorkspacePool {
 
   DeviceMemory& memory_;
   ForkMutex mutex_;
-  std::unordered_map<Owner, Entry, Hash> entries_;
+  std::unordered_map<OrderedWork, Entry, Hash> entries_;
   std::vector<Allocation> allocations_;  // outgrown ones too
 };
 

@@ -51,7 +51,7 @@ class WorkspacePoolTest : public testing::Test {
 };
 
 TEST_F(WorkspacePoolTest, OneStreamKeepsItsWorkspace) {
-  const WorkspacePool::Owner owner{.device = 0, .stream = 7};
+  const OrderedWork owner{.device = 0, .stream = 7};
   const Workspace first = pool_.get(owner, {.counters = 64, .partials = 4096});
   const Workspace again = pool_.get(owner, {.counters = 32, .partials = 1024});
   EXPECT_EQ(first.counters, again.counters);
@@ -73,7 +73,7 @@ TEST_F(WorkspacePoolTest, WhatMayRunAtTheSameTimeSharesNothing) {
 }
 
 TEST_F(WorkspacePoolTest, GrowsAndKeepsWhatWorkInFlightUses) {
-  const WorkspacePool::Owner owner;
+  const OrderedWork owner;
   const Workspace small = pool_.get(owner, {.counters = 16, .partials = 16});
   const Workspace large = pool_.get(owner, {.counters = 16, .partials = 10 << 20});
   EXPECT_EQ(small.counters, large.counters);
@@ -97,7 +97,7 @@ TEST_F(WorkspacePoolTest, AnOwnerKeepsLessThanFourTimesItsLargestNeed) {
 }
 
 TEST_F(WorkspacePoolTest, CountersStayZeroHoweverPartialsAreUsed) {
-  const WorkspacePool::Owner owner;
+  const OrderedWork owner;
   const Workspace first = pool_.get(owner, {.counters = 16, .partials = 1024});
   std::memset(first.partials, 0xFF, 1024);
   const Workspace second = pool_.get(owner, {.counters = 1 << 20, .partials = 1024});

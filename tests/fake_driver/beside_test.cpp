@@ -89,15 +89,38 @@ TEST(Beside, StreamsThatComputeHaveStreamsOfTheirOwn) {
   EXPECT_EQ(stream_beside(7), first);
 }
 
-TEST(Beside, AStreamOfAnotherCaptureIsNotLent) {
+/// The stream that a call on `computing` is lent in that capture, of which it becomes a part.
+void* stream_in_capture(void* computing, uint64_t capture) {
+  fake_driver_set_capture_of(computing, capture);
+  void* const stream = Beside(0, computing).stream();
+  fake_driver_set_capture_of(computing, 0);
+  fake_driver_set_capture_of(stream, capture);
+  return stream;
+}
+
+TEST(Beside, AStreamThatIsCapturedIsNotLentToOthers) {
   void* const first = stream_beside(9);
   fake_driver_set_capture_of(first, 5);
   EXPECT_NE(stream_beside(9), first);
-  fake_driver_set_capture_of(kComputing, 5);
-  EXPECT_EQ(stream_beside(9), first);
-  fake_driver_set_capture_of(kComputing, 6);
-  EXPECT_NE(stream_beside(9), first);
-  for (void* const stream : {first, kComputing}) fake_driver_set_capture_of(stream, 0);
+  fake_driver_set_capture_of(first, 0);
+}
+
+TEST(Beside, CapturesTakeTheStreamsOfThoseThatHaveEnded) {
+  void* const eager = stream_beside(10);
+  void* const first = stream_in_capture(kComputing, 20);
+  EXPECT_NE(first, eager);
+  EXPECT_EQ(stream_in_capture(kComputing, 20), first);
+  void* const other = reinterpret_cast<void*>(128);
+  void* const beside_other = stream_in_capture(other, 20);
+  EXPECT_NE(beside_other, first) << "whose meetings would wait for the other's";
+  void* const meanwhile = stream_in_capture(kComputing, 21);
+  EXPECT_TRUE(meanwhile != first && meanwhile != beside_other);
+
+  for (void* const stream : {first, beside_other, meanwhile}) fake_driver_set_capture_of(stream, 0);
+  void* const next = stream_in_capture(kComputing, 22);
+  EXPECT_TRUE(next == first || next == beside_other || next == meanwhile);
+  fake_driver_set_capture_of(next, 0);
+  EXPECT_EQ(stream_beside(10), eager);
 }
 
 TEST(Beside, CopiesAtOnceOnTheCpu) {

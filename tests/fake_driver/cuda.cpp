@@ -22,10 +22,14 @@ CUgraphNode node = nullptr;                // what it has come to
 std::map<const void*, uint64_t> captures;  // of streams that take part in another
 int launches_to_failure = -1;
 
+uint64_t capture_of(CUstream stream) {
+  const auto found = captures.find(stream);
+  return found == captures.end() ? capture : found->second;
+}
+
 CUresult capture_info(CUstream stream, CUstreamCaptureStatus* status, cuuint64_t* number, const CUgraphNode** nodes,
                       size_t* count) {
-  const auto found = captures.find(stream);
-  const uint64_t capture = found == captures.end() ? ::capture : found->second;
+  const uint64_t capture = capture_of(stream);
   *status = capture == 0 ? CU_STREAM_CAPTURE_STATUS_NONE : CU_STREAM_CAPTURE_STATUS_ACTIVE;
   if (number != nullptr) *number = capture;
   if (nodes != nullptr) *nodes = &node;
@@ -249,6 +253,7 @@ CUresult cuStreamGetCtx(CUstream, CUcontext* context) {
   return cuCtxGetCurrent(context);
 }
 CUresult cuStreamGetId(CUstream stream, unsigned long long* id) {
+  if (capture_of(stream) != 0) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   thread_local const uint64_t of_thread = 1'000'000 + threads++;
   *id = stream == CU_STREAM_PER_THREAD ? of_thread : stream_id;
   return CUDA_SUCCESS;
