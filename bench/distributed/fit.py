@@ -64,7 +64,7 @@ class Case(NamedTuple):
         return ended if self.operation == "reduce_scatter" else max(ended, summed + wire / 2) + wire / 2
 
     def _gathered(self, wire: float, own: float, others: float, size: int) -> float:
-        if not _transports.fills_a_gpu(self.m // size, self.n):
+        if not _transports.is_multiplied_by_rank(self.m // size, self.n):
             return wire + self.product
         if _transports.comes_at_once(self.n, size):
             return max(own, wire) + others

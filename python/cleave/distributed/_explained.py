@@ -7,13 +7,13 @@ import torch
 from .. import _cost_over_ranks as _cost
 from ._fold import is_inside
 from ._peers import Peers
-from ._transports import is_cut, name_for
+from ._transports import is_cut, kind_of, name_for
 
 
 def explained(operation: str, m: int, n: int, itemsize: int, peers: Peers, device: torch.device) -> str:
     """What follows the operation in `explain`."""
     large = is_cut(operation, m, n, peers.size)
-    nccl_wins = not large and _cost.nccl_wins(_kind(operation), m * n * itemsize, peers.size)
+    nccl_wins = not large and _cost.nccl_wins(kind_of(operation), m * n * itemsize, peers.size)
     transport, why = name_for(peers, device, nccl_wins)
     steps = _steps(operation, m * n * itemsize, peers.size, transport, large)
     hidden = "; large: parts are moved while others are made" if large else ""
@@ -23,15 +23,11 @@ def explained(operation: str, m: int, n: int, itemsize: int, peers: Peers, devic
     return f"{transport}{why}, {steps}{hidden}{_times(operation, m * n * itemsize, peers.size, device)}"
 
 
-def _kind(operation: str) -> str:
-    return next(kind for kind in ("all_reduce", "reduce_scatter", "all_gather") if kind in operation)
-
-
 def _times(operation: str, whole: int, size: int, device: torch.device) -> str:
     """What the model says, of GPUs."""
     if device.type != "cuda" or size == 1:
         return ""
-    peer, nccl = (_cost.added(_kind(operation), way, whole, size) for way in ("peer", "nccl"))
+    peer, nccl = (_cost.added(kind_of(operation), way, whole, size) for way in ("peer", "nccl"))
     return (
         f". Where nothing is hidden it takes {peer:.0f} us beside the product through memory that all see, and "
         f"{nccl:.0f} us by NCCL: so says a model, fitted on two GPUs of one host"

@@ -16,7 +16,7 @@ from . import _agreement, _rules
 from ._peer_memory import PeerMemory, bytes_of
 from ._peers import Peers, peers_of
 from ._rows import first_rows, rows_of
-from ._transports import Collectives, carrier_for, fills_a_gpu, is_large, way_of
+from ._transports import Collectives, carrier_for, is_large, is_multiplied_by_rank, way_of
 
 
 class Form(NamedTuple):
@@ -45,8 +45,8 @@ class Form(NamedTuple):
         """out_dtype, activation: of the product."""
         rows = peers.size * parts[0].shape[0] if rows is None else rows
         _rules.check_share(parts[0], rows, peers)
-        large = is_large(rows, peers.size)
-        unsplit = large and fills_a_gpu(peers.share(rows), columns)
+        large = is_large("all_gather", rows, peers.size)
+        unsplit = large and is_multiplied_by_rank(peers.share(rows), columns)
         whole = large and columns > 0  # all rows are written by those who have them
         pushed = not large and columns > 0
         taken = rows if whole else peers.size * peers.share(rows) if pushed else peers.share(rows)

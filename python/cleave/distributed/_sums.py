@@ -43,8 +43,9 @@ def partial_of(a: Tensor, asked: torch.dtype | None, exact: bool) -> torch.dtype
 def ways_of(rows: int, columns: int, partial: torch.dtype, size: int, scatter: bool) -> tuple[bool, bool, bool]:
     """Whether its products are not split along K, are moved in parts while others are made, and all ranks sum all."""
     share = (rows + size - 1) // size
-    unsplit = is_large(rows, size) and fills_a_gpu(share, columns)  # sums of all rows as those of a rank's
-    large = unsplit and is_large(rows, size, 1 if scatter else 2)
+    # Sums of all rows are split as those of a rank's.
+    unsplit = is_large("reduce_scatter", rows, size) and fills_a_gpu(share, columns)
+    large = unsplit and (scatter or is_large("all_reduce", rows, size))
     return unsplit, large, not scatter and not large and is_one_shot(rows * columns * partial.itemsize, size)
 
 

@@ -82,14 +82,15 @@ class PeerStores:
     ) -> list[Tensor]:
         share = self.peers.share(rows)
         if large and use is not None:
-            return self._pushed_rows(parts, share, use, columns, kept or not fills_a_gpu(share, columns))
+            return self._pushed_rows(parts, share, use, columns, kept)
         taken = [self._turn.take((share, *x.shape[1:]), x.dtype) for x in parts]
         for x, everyones in zip(parts, taken, strict=True):
             self._turn.kept(lambda x=x, own=everyones[self.peers.rank]: first_rows(own, x.shape[0])).copy_(x)
         return [self._whole_of(everyones[self.peers.rank], rows) for everyones in taken]
 
     def _pushed_rows(self, parts: tuple[Tensor, ...], share: int, use: Use, columns: int, kept: bool) -> list[Tensor]:
-        """This rank's rows are multiplied while they leave, and the others' when they are there."""
+        """This rank's rows are multiplied while they leave, and the others' when they are there; all at once where few
+        columns are."""
         size, rank = self.peers.size, self.peers.rank
         others = [(rank + step) % size for step in range(1, size)]
         slots = [self._turn.take((size * share, *x.shape[1:]), x.dtype) for x in parts]
@@ -111,9 +112,12 @@ class PeerStores:
                     for peer in range(size if kept else 0):
                         rows = _rows_of(peer, share, slice(0, share))
                         whole[rows].copy_(x if peer == rank else everyones[rank][rows], non_blocking=True)
-            if not fills_a_gpu(share, columns):
-                beside.join()
-                use(gathered, slice(0, size * share))
+            if not is_multiplied_by_rank(share, columns):
+                rows_here = [everyones[rank] for everyones in slots]
+                for whole, x in zip(rows_here, parts, strict=True):
+                    whole[_rows_of(rank, share, slice(0, share))].copy_(x)
+                beside.computing.wait_event(there[-1][1])
+                use(rows_here, slice(0, size * share))
                 return gathered
             use(list(parts), slice(rank * share, (rank + 1) * share))
             for part, event in there:
@@ -157,29 +161,40 @@ def _side_stream(device: torch.device) -> Any:
     return module.Stream() if device.type == "cpu" else module.Stream(device)
 
 
-# With fewer, cutting and moving them takes longer than what it hides: the GPU's time, and the host's, which enqueues
-# some twenty steps (docs/notes/2026-11-peer-memory.md).
-_LEAST_ROWS = 2048
+# Rows of a rank: with fewer, cutting and moving them takes longer than what it hides. Sums of products with a small K
+# lose up to 25 us from there on, others gain 60 to 100 (docs/notes/2026-11-peer-memory.md).
+_LEAST_ROWS = {"reduce_scatter": 1024, "all_reduce": 2048, "all_gather": 2048}
 _WAVE = 132 * 128 * 256  # elements of D that an H100's or H200's SMs have at once
 _HIDING = 2048  # columns with which a row of 16 bits takes as long to multiply as to move
 
 
-def is_large(rows: int, size: int, trips: int = 1) -> bool:
-    """Whether rows are moved in parts while others are multiplied: of a rank's rows there are enough, twice as many
-    where sums make a second trip, to all ranks. All ranks answer alike, as it follows from what they all know."""
-    return size > 1 and rows % size == 0 and rows // size >= _LEAST_ROWS * trips
+def kind_of(operation: str) -> str:
+    """Which of _LEAST_ROWS a call is, by its name."""
+    return next(kind for kind in _LEAST_ROWS if kind in operation)
+
+
+def is_large(kind: str, rows: int, size: int) -> bool:
+    """Whether rows are moved in parts while others are multiplied: of a rank's rows there are enough. All ranks answer
+    alike, as it follows from what they all know."""
+    return size > 1 and rows % size == 0 and rows // size >= _LEAST_ROWS[kind]
 
 
 def is_cut(operation: str, rows: int, columns: int, size: int) -> bool:
     """Whether a call does that, by its name."""
-    large = is_large(rows, size, 2 if operation.endswith("all_reduce") else 1)
-    return large and (operation.startswith("all_gather") or fills_a_gpu(rows // size, columns))
+    kind = kind_of(operation)
+    return is_large(kind, rows, size) and (kind == "all_gather" or fills_a_gpu(rows // size, columns))
 
 
 def fills_a_gpu(rows: int, columns: int) -> bool:
     """Whether a product has tiles enough for all SMs. Large ones that do are never split along K, however they are cut
     and moved, so that they have the same bits."""
     return rows * columns >= _WAVE
+
+
+def is_multiplied_by_rank(share: int, columns: int) -> bool:
+    """Whether gathered rows are multiplied rank by rank: the products have tiles for half of the SMs, and none of them
+    is split along K, as above."""
+    return fills_a_gpu(2 * share, columns)
 
 
 def comes_at_once(columns: int, size: int) -> bool:

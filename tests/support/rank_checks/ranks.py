@@ -13,6 +13,7 @@ from torch import Tensor
 
 from cleave.distributed import _peers, _sums, _transports
 
+FILLED_BY_NONE = 1 << 40  # elements of D
 ROUNDOFF = {torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8, torch.float32: 2.0**-24}
 
 
@@ -86,10 +87,11 @@ def forget_forms() -> None:
 
 
 @contextmanager
-def of_large_products() -> Iterator[None]:
-    """Small ones count as large, which are moved while they are made."""
+def of_large_products(wave: int = 1) -> Iterator[None]:
+    """Small ones count as large, which are moved while they are made; wave: elements of D that fill a GPU."""
+    least = {"reduce_scatter": 64, "all_reduce": 128, "all_gather": 64}
     chosen = _transports._WAVE, _transports._LEAST_ROWS, _transports._HIDING
-    _transports._WAVE, _transports._LEAST_ROWS, _transports._HIDING = 1, 64, 64
+    _transports._WAVE, _transports._LEAST_ROWS, _transports._HIDING = wave, least, 64
     forget_forms()
     try:
         yield

@@ -10,7 +10,7 @@ from torch.nn import functional
 
 import cleave.distributed as cd
 
-from .ranks import Ranks, by_memory, in_rank_order, of_large_products, replays_are, same_bits
+from .ranks import FILLED_BY_NONE, Ranks, by_memory, in_rank_order, of_large_products, replays_are, same_bits
 
 ops = torch.ops.cleave
 
@@ -54,6 +54,13 @@ def large_products_are_moved_while_they_are_made(ranks: Ranks) -> None:
                 assert same_bits(
                     cd.all_gather_scaled_gemm(*dealt, out_dtype=torch.float32, transport=transport), scaled
                 )
+        with of_large_products(FILLED_BY_NONE):
+            for kept in (False, True):
+                d = cd.all_gather_gemm(ranks.rows(a), b, bias=bias, activation="silu", gathered=kept)
+                d, whole = d if kept else (d, a)
+                assert same_bits(whole, a) and same_bits(d, ops.gemm(a, b, bias, activation="silu"))
+            expected = ops.scaled_gemm.full(q, v.t(), scale, w_scale.t(), None, torch.float32)
+            assert same_bits(cd.all_gather_scaled_gemm(*dealt, out_dtype=torch.float32), expected)
 
 
 def the_plan_says_why(ranks: Ranks) -> None:

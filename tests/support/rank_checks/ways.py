@@ -7,7 +7,7 @@ from torch import Tensor
 
 import cleave.distributed as cd
 
-from .ranks import Ranks, all_reduce_by, in_rank_order, of_large_products, replays_are, same_bits
+from .ranks import FILLED_BY_NONE, Ranks, all_reduce_by, in_rank_order, of_large_products, replays_are, same_bits
 
 ops = torch.ops.cleave
 
@@ -75,8 +75,9 @@ def large_products_are_replayed(ranks: Ranks) -> None:
         sums = [cd.gemm_all_reduce(x, w, activation=name) for name in ("none", "relu")]
         return h, cd.gemm_reduce_scatter(h, w.t()), *sums
 
-    with of_large_products():
-        assert replays_are(block, 300, eager_every=3)
+    for wave in (1, FILLED_BY_NONE):
+        with of_large_products(wave):
+            assert replays_are(block, 300, eager_every=3)
 
 
 CHECKS = (
