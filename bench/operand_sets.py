@@ -31,8 +31,11 @@ class Made:
         return [self._testing.make_operands(self._arrays, case, seed) for seed in range(set_count(case.bytes))]
 
     def result_of(self, call: Callable[[], object], operands: Any) -> torch.Tensor:
-        """What `call` makes of poisoned memory."""
-        self._arrays.poison(operands.out)
+        """What `call` makes of poisoned memory, or of zeros where it adds to what is there."""
+        if getattr(operands, "c", None) is None:
+            self._arrays.poison(operands.out)
+        else:
+            operands.out.zero_()
         torch.cuda.synchronize()
         call()
         torch.cuda.synchronize()

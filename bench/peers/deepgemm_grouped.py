@@ -21,7 +21,7 @@ _ROWS = 128
 
 def serves(case: GroupedCase) -> GroupedCase | None:
     padded = replace(case, alignment=_ROWS)
-    fits = case.plain and case.form == "forward" and case.result_dtype == "bfloat16"
+    fits = case.plain and case.form != "wgrad" and case.result_dtype == "bfloat16"
     fits = fits and (case.dtype, case.scaling) in _SERVED
     return padded if fits and padded.rows < 2 * case.tokens else None
 

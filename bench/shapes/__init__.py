@@ -139,8 +139,8 @@ EXPERT_PARALLEL = (1, 2, 4, 8, 16, 32, 64)
 MOST_WEIGHTS = 1.2e9
 
 
-# How many of the layers that groups' kernels are fitted on are drawn: models' experts have few distinct N and K.
-DRAWN_EXPERTS = 0.75
+# How many of the layers are drawn: models' experts have few distinct N and K.
+DRAWN_EXPERTS = {"fit": 0.75, "validation": 0.25, "test": 0.25}
 
 
 def experts(job: str, part: Part, count: int, seed: int = 0) -> list[tuple[int, int, int, int]]:
@@ -149,7 +149,7 @@ def experts(job: str, part: Part, count: int, seed: int = 0) -> list[tuple[int, 
     own = [layer for layer in expert_layers() if part_of(job, *layer[1:]) == part]
     found: list[tuple[int, int, int, int]] = []
     while len(found) < count:
-        drawn = part == "fit" and draw.random() < DRAWN_EXPERTS
+        drawn = draw.random() < DRAWN_EXPERTS[part]
         groups, n, k = sampled_experts(draw) if drawn else draw.choice(own)
         shape = (groups, round(2 ** draw.uniform(4, 16)), n, k)
         if part_of(job, n, k) == part and shape not in found and _fits(shape[1:]):

@@ -23,9 +23,11 @@ from .. import machine, pairs, peers
 from ..between import Between, medians
 from ..jobs.every import EVERY_JOB, AnyJob, Shape
 from ..operand_sets import OperandSets, sets_for
+from ..shapes import Part
 from . import report
 
 JUDGED = ",".join(report.TITLES)
+DRAWN = 4
 # Results that differ by more than this share of D's norm are other products.
 SAME = 0.05
 
@@ -48,17 +50,24 @@ def main(argv: list[str] | None = None) -> int:
             break
         sets, (found, absent) = sets_for(job), peers.load(job.peers)
         missing |= absent
-        drawn = job.shapes(arguments.part, arguments.shapes, arguments.seed)
+        drawn, left = served(job, arguments.part, arguments.shapes, arguments.seed, found), arguments.shapes
         for shape, _ in pairs.compiled_ahead(job, drawn, own_choice, pool):
-            if time.monotonic() > deadline:
+            if left == 0 or time.monotonic() > deadline:
                 break
             if row := measure(job, shape, found, sets, between, arguments.rounds):
                 rows.append(row)
+                left -= 1
         print(report.line(rows, job.name), flush=True)
         notes = [f"Without {peer}: {why.rstrip('.')}." for peer, why in missing.items()]
         report.write(arguments.out, arguments.part, machine.describe(0), rows, notes)  # a run may be cut off
     pool.shutdown(cancel_futures=True)
     return 0 if all(row["same"] for row in rows) else 1
+
+
+def served(job: AnyJob, part: Part, count: int, seed: int, found: Sequence[peers.Peer]) -> list[Shape]:
+    """Shapes that a peer has, of DRAWN times `count` that are drawn: some of them may be tuned, or be refused."""
+    drawn = job.shapes(part, DRAWN * count, seed)
+    return [shape for shape in drawn if any(peer.serves(job.case(shape)) for peer in found)]
 
 
 def own_choice(planned: Any, _: Shape) -> list[str]:

@@ -11,8 +11,8 @@
 namespace cleave {
 
 /// `stream` identifies a stream for the life of the process, unlike a handle, which the driver reuses once its stream
-/// is destroyed although work of that stream may still run. In a capture it is the handle: a capturing stream may not be
-/// asked for its number, and lives as long as the capture.
+/// is destroyed although work of that stream may still run. In a capture it is the handle: a capturing stream may not
+/// be asked for its number, and lives as long as the capture.
 struct OrderedWork {
   int device = 0;
   uint64_t stream = 0;

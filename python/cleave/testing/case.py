@@ -59,7 +59,7 @@ class GemmCase:
     or "mn"), with use_ue8m0 powers of two. use_fast_accum: 8-bit floats are summed in the tensor
     cores alone. deterministic, sum_order, kernel, static_b: as in `cleave.gemm`. weights: one of
     WEIGHTS, of B in 4 bits, in groups of group_size columns (-1: of whole rows; None: as is usual),
-    with zeros with zero points.
+    with zeros with zero points. accumulate: D, which is zero at first, is C as well.
     """
 
     m: int
@@ -84,6 +84,7 @@ class GemmCase:
     weights: str = "none"
     group_size: int | None = None
     zeros: bool = False
+    accumulate: bool = False
     split_k_mode: str = "auto"
     split_k_slices: int | None = None
 
@@ -101,7 +102,7 @@ class GemmCase:
     def plain(self) -> bool:
         """Whether it is one product of two matrices with nothing but scales around it."""
         alone = self.activation == "none" and self.bias == "none" and self.out_scale is None
-        return self.batch == 1 and alone and self.weights == "none"
+        return self.batch == 1 and alone and self.weights == "none" and not self.accumulate
 
     @property
     def result_dtype(self) -> str:
@@ -146,10 +147,10 @@ class GemmCase:
 
     @property
     def bytes(self) -> int:
-        """Each input read once, the output written once."""
+        """Each input read once, C among them, the output written once."""
         a = self.batch * self.m * self.k * DTYPES[self.dtype].bytes
         bias = {"none": 0, "row": self.columns, "column": self.m}[self.bias]
-        output = self.batch * self.m * self.n
+        output = self.batch * self.m * self.n * (2 if self.accumulate else 1)
         return (
             a
             + self._bytes_of_b
@@ -187,6 +188,8 @@ class GemmCase:
             parts.append(f"kernel {self.kernel}")
         if self.static_b:
             parts.append("static B")
+        if self.accumulate:
+            parts.append("accumulated")
         if self.weights != "none":
             parts.append(f"B {self.weights} {self.columns_of_scale}" + " zeros" * self.zeros)
         return " ".join(parts)

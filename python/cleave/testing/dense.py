@@ -16,12 +16,12 @@ def plan_for(case: GemmCase, operands: Operands) -> Any:
     """The library's plan for these operands."""
     import cleave
 
-    results = {"bias": operands.bias, "out": operands.out, "scale_out": operands.scale_out}
+    results = {"bias": operands.bias, "c": operands.c, "out": operands.out, "scale_out": operands.scale_out}
     promised = "deterministic", "sum_order"
     if operands.weights is not None:
-        bias, out = operands.bias, operands.out
+        bias, c, out = operands.bias, operands.c, operands.out
         chosen = options(case, *promised, "kernel", "static_b") | {"scale_a": operands.scales.get("scale_a")}
-        return cleave.plan_mixed_gemm(operands.a, operands.weights, bias=bias, out=out, **chosen)
+        return cleave.plan_mixed_gemm(operands.a, operands.weights, bias=bias, c=c, out=out, **chosen)
     shared = "out_scale", "use_ue8m0", *promised, "kernel", "static_b"
     if not case.quantized and not operands.scales:
         chosen = options(case, "precision", *shared)
@@ -32,7 +32,7 @@ def plan_for(case: GemmCase, operands: Operands) -> Any:
 
 
 def run(plan: Any, operands: Operands, stream: int | None) -> None:
-    results = {"out": operands.out, "scale_out": operands.scale_out}
+    results = {"c": operands.c, "out": operands.out, "scale_out": operands.scale_out}
     plan.run(operands.a, operands.b, bias=operands.bias, stream=stream, **results, **operands.scales)
 
 

@@ -18,7 +18,7 @@ def plan_for(case: GroupedCase, operands: GroupedOperands) -> Any:
     import cleave
 
     if operands.weights is not None:
-        arrays = {"offs": operands.offs, "bias": operands.bias, "out": operands.out}
+        arrays = {"offs": operands.offs, "bias": operands.bias, "c": operands.c, "out": operands.out}
         arrays["scale_a"] = operands.scales.get("scale_a")
         alignment, chosen = case.alignment, options(case, "deterministic", "sum_order", "kernel")
         return cleave.plan_mixed_gemm(operands.a, operands.weights, **arrays, alignment=alignment, **chosen)
@@ -28,6 +28,7 @@ def plan_for(case: GroupedCase, operands: GroupedOperands) -> Any:
         operands.offs,
         alignment=case.spacing if case.spacing > 1 else None,
         bias=operands.bias,
+        c=operands.c,
         out=operands.out,
         scale_out=operands.scale_out,
         **options(
@@ -43,6 +44,7 @@ def run(plan: Any, operands: GroupedOperands, stream: int | None) -> None:
         operands.b,
         offs=operands.offs,
         bias=operands.bias,
+        c=operands.c,
         out=operands.out,
         scale_out=operands.scale_out,
         stream=stream,

@@ -58,6 +58,7 @@ class GroupedCase(IsProduct):
     weights: str = "none"
     group_size: int | None = None
     zeros: bool = False
+    accumulate: bool = False
     split_k_mode: str = "auto"
     split_k_slices: int | None = None
 

@@ -10,7 +10,7 @@ from .._weights.experts import experts_of
 from .arrays import Arrays
 from .case import Block, GemmCase
 from .grouped_case import GroupedCase
-from .operands import Operands, factor, found_scales
+from .operands import Operands, factor, found_scales, result
 from .quantization import quantize
 from .weights import beside_codes, make_weight
 
@@ -51,8 +51,7 @@ def make_operands(arrays: Arrays, case: GroupedCase, seed: int = 0) -> GroupedOp
         scales["scale_a"] = scale_a[..., 0] if by_row else scale_a
         if not weights:
             scales["scale_b"] = scale_b[..., 0] if by_row else scale_b.swapaxes(-1, -2)
-    out = arrays.full((*lead, dense.m, dense.n), 0, case.result_dtype)
-    arrays.poison(out)
+    out, c = result(arrays, dense, (*lead, dense.m, dense.n))
     biased = case.bias != "none"
     return GroupedOperands(
         a=a,
@@ -62,6 +61,7 @@ def make_operands(arrays: Arrays, case: GroupedCase, seed: int = 0) -> GroupedOp
         scales=scales,
         scale_out=found_scales(arrays, dense, lead),
         weights=weights,
+        c=c,
         offs=arrays.from_numpy(numpy.array([end for _, end in case.ranges]), "int32"),
     )
 

@@ -19,7 +19,8 @@ _REACH = 4
 @dataclass
 class Operands:
     """`scales` has scale_a, scale_b and scale_d, as far as the case has them, by those names; scale_out: where the
-    product leaves those that it finds. weights: a packed one, of which b has the codes and `scales` the rest."""
+    product leaves those that it finds. weights: a packed one, of which b has the codes and `scales` the rest. c: `out`,
+    if the product is added to it."""
 
     a: Any
     b: Any
@@ -28,6 +29,7 @@ class Operands:
     scales: dict[str, Any] = field(default_factory=dict)
     scale_out: Any = None
     weights: Any = None
+    c: Any = None
 
 
 def make_operands(arrays: Arrays, case: GemmCase, seed: int = 0) -> Operands:
@@ -52,8 +54,7 @@ def make_operands(arrays: Arrays, case: GemmCase, seed: int = 0) -> Operands:
     if case.scale_blocks and not weights:
         scales["scale_b"] = scale_b.swapaxes(-1, -2)
     bias_shape = {"none": None, "row": (case.columns,), "column": (case.m, 1)}[case.bias]
-    out = arrays.full((*lead, case.m, case.n), 0, case.result_dtype)
-    arrays.poison(out)
+    out, c = result(arrays, case, (*lead, case.m, case.n))
     return Operands(
         a=a,
         b=b,
@@ -62,7 +63,17 @@ def make_operands(arrays: Arrays, case: GemmCase, seed: int = 0) -> Operands:
         scales=scales,
         scale_out=found_scales(arrays, case, lead),
         weights=weights,
+        c=c,
     )
+
+
+def result(arrays: Arrays, case: GemmCase, shape: tuple[int, ...]) -> tuple[Any, Any]:
+    """out, poisoned, and c; both of them, zero, of a product that is added to."""
+    out = arrays.full(shape, 0, case.result_dtype)
+    if case.accumulate:
+        return out, out
+    arrays.poison(out)
+    return out, None
 
 
 def static_scale(arrays: Arrays, case: GemmCase) -> dict[str, Any]:

@@ -45,6 +45,7 @@ Args:
     weights: "int4", "mxfp4" or "nvfp4" for a packed weight as B, with groups of group_size columns
         (None: the format's usual 128, 32 or 16; -1: whole rows), and with zero points if zeros is True;
         scaling is A's alone then.
+    accumulate: True adds to D, which is C as well.
 
 The other arguments, and the errors, are those of `gemm`.)";
 
@@ -211,6 +212,8 @@ PlanObject plan_problem(const Call& call) {
   problem.d = packed(d_type, true, d_of(problem));
   if (problem.bias != Bias::none) problem.bias_dtype = bias_type(problem);
   epilogue.place_types(problem);
+  call.template read<arg::Accumulate>(problem.has_c);
+  if (problem.has_c) problem.c = problem.d;
   GemmOptions reading = options_of(problem, activation, options);
   reading.weights = weights;
   place_scale_out(call, problem, reading);
@@ -246,7 +249,7 @@ void bind_plan_problem(nb::module_& m) {
                               arg::Epilogue, Scaled, arg::OutScale, arg::ScaleMajor, arg::UseUe8m0, arg::UseFastAccum>,
                          SplitK,
                          List<arg::Precision, arg::StaticB, arg::Device, GroupedDimension, BoundsKind, Spacing,
-                              arg::WeightKind, GroupSize, HasZeros>>;
+                              arg::WeightKind, GroupSize, HasZeros, arg::Accumulate>>;
   define(m, "plan_problem", List<M, N, K>(), Options(), "GemmPlan", kPlanProblemDoc,
          [](const auto& call) { return plan_problem(call); });
 }

@@ -96,12 +96,14 @@ def test_grouped_peers_serve_what_they_can():
     serving = {name: [case for case in every if peer.serves(case)] for name, peer in found.items()}
     assert serving == {
         "torch_grouped": plain,
-        "torch_grouped_rowwise": rows[:2],
+        "torch_grouped_rowwise": rows,
         "cleave_bfloat16": [*rows, *blocks],
         "cleave_uniform": [*plain, *blocks],
     }
     assert found["cleave_bfloat16"].serves(blocks[2]) == replace(plain[2], sizes="zipf")
     assert not found["torch_grouped"].serves(replace(plain[0], alignment=128))
+    apart, full = (replace(rows[2], alignment=16, sizes=sizes, groups=2) for sizes in ((17, 16), (16, 32)))
+    assert found["torch_grouped_rowwise"].serves(full) and not found["torch_grouped_rowwise"].serves(apart)
 
 
 class RecordedDeepGemm(types.ModuleType):
@@ -121,6 +123,20 @@ class RecordedDeepGemm(types.ModuleType):
         scale_b = scale_b.repeat_interleave(128, 1).repeat_interleave(128, 2)
         b = b.double() * scale_b[:, : b.shape[1], : b.shape[2]]
         self.m_grouped_bf16_gemm_nt_contiguous(a, b, out, groups)
+
+    def k_grouped_bf16_gemm_tn_contiguous(self, a, b, d, ks_cpu, grouped_layout, c):
+        assert c is d and grouped_layout.tolist() == ks_cpu and not any(k % 128 for k in ks_cpu)
+        for own, of_a, of_b in zip(d, a.split(ks_cpu), b.split(ks_cpu), strict=True):
+            own += (of_a.double().T @ of_b.double()).to(d.dtype)
+
+    def k_grouped_fp8_gemm_nt_contiguous(self, a, b, d, ks_cpu, grouped_layout, c):
+        def whole(values, scales):
+            rows = len(scales)
+            parts = values.double().split([rows * k for k in ks_cpu])
+            return (torch.cat([x.view(rows, -1) for x in parts], 1) * scales.repeat_interleave(128, 1)).T
+
+        torch = sys.modules["torch"]
+        self.k_grouped_bf16_gemm_tn_contiguous(whole(*a), whole(*b), d, ks_cpu, grouped_layout, c)
 
 
 @pytest.mark.parametrize(
@@ -182,3 +198,27 @@ def test_cudnn_computes(case, options):
     call()
     assert operands.out is not given
     assert conv.errors(library, case, operands).acceptable
+
+
+@pytest.mark.parametrize("options", [{}, {"dtype": "float8_e4m3fn", "scaling": "block_1x128"}], ids=["bf16", "fp8"])
+def test_deepgemm_adds_weight_gradients(monkeypatch, options):
+    """What ours make of the same operands, twice."""
+    pytest.importorskip("torch")
+    monkeypatch.setitem(sys.modules, "deep_gemm", RecordedDeepGemm("deep_gemm"))
+    monkeypatch.delitem(sys.modules, "bench.peers.deepgemm_k_grouped", raising=False)
+    (peer,), missing = peers.load(["deepgemm_k_grouped"])
+    case = grouped.Case(3, 600, 64, 160, form="wgrad", out_dtype="float32", accumulate=True, **options)
+    served, library = peer.serves(case), arrays.TorchArrays("cpu")
+    assert not missing and "aligned to 128" in served.title and "accumulated" in served.title
+    assert peer.serves(replace(case, accumulate=False)) is None and peer.serves(replace(case, tokens=150)) is None
+    operands = grouped.make_operands(library, served)
+    (call,) = peer.calls(served, operands).values()
+    (ours,), _ = grouped.ours(library, served, [operands])
+    for made in (call, ours):
+        operands.out.zero_()
+        made()
+        assert grouped.errors(library, served, operands).acceptable
+        once = operands.out.clone()
+        made()
+        assert (operands.out - 2 * once).abs().max() <= 1e-5 * once.abs().max()
+    monkeypatch.delitem(sys.modules, "bench.peers.deepgemm_k_grouped")
