@@ -3,7 +3,6 @@
 #pragma once
 
 #include "cleave/config/output.h"
-#include "cleave/config/threads.h"
 #include "cleave/epilogue/function.h"
 #include "cleave/ptx/load_global.h"
 
@@ -62,20 +61,5 @@ class ElementInputs {
 
   detail::ArrayOf<uint32_t, 4 * inputs_by_element(C)> words_;
 };
-
-/// Blocks that are asked for at once, before the first of them is needed. A power of two, for which there are
-/// registers: C has fewer beside two waves of accumulators.
-template <GemmConfig C>
-CLEAVE_HD constexpr uint32_t blocks_ahead() {
-  constexpr uint32_t kRegisters = C.epilogue.has_c && has_two_waves(C) ? 8 : 16;
-  uint32_t of_a_block = 0;
-  for (uint32_t i = 0; i != epilogue_inputs(C); ++i) {
-    const FunctionOperandConfig o = epilogue_input(C, i);
-    if (is_by_element(C, i)) of_a_block += o.pairs && size_of(o.dtype) <= 2 ? 2 : 4;
-  }
-  uint32_t blocks = 1;
-  while (of_a_block > 0 && blocks < 8 && 2 * blocks * of_a_block <= kRegisters) blocks *= 2;
-  return blocks;
-}
 
 }  // namespace cleave

@@ -56,6 +56,13 @@ struct ElementCoord {
 CLEAVE_HD int64_t c_offset(EpilogueConfig config, const EpilogueParams& p, const ElementCoord& at) {
   return int64_t(at.batch) * p.c_batch_stride + epilogue_offset(config.order, p.c_stride, at.row, at.col);
 }
+/// Whether a launch adds to D what D is already, as gradients accumulate, and no more: where there is nothing to add, D
+/// stays as it is.
+CLEAVE_HD bool adds_to_d(EpilogueConfig config, const EpilogueParams& p) {
+  const bool plain = !config.function.given && config.bias == Bias::none && !config.has_scale_d && !config.has_amax;
+  return config.has_c && config.c == config.d && plain && !config.has_scale_out && p.c == p.d && p.beta == 1.0f;
+}
+
 /// C's element, as the host and the direct kernel read it (other kernels: epilogue/element_inputs.h). C is not read if
 /// beta is 0, so it may hold NaNs.
 CLEAVE_HD float c_element(EpilogueConfig config, const EpilogueParams& p, const ElementCoord& at) {

@@ -3,6 +3,7 @@
 // cannot address.
 #pragma once
 
+#include "cleave/config/reads_ahead.h"
 #include "cleave/config/threads.h"
 #include "cleave/epilogue/epilogue_op.h"
 
@@ -51,7 +52,7 @@ CLEAVE_DEVICE void store_block_direct(const GemmParams& p, EpilogueOp<C, Broadca
 template <GemmConfig C, class Broadcast>
 CLEAVE_DEVICE void store_direct(const GemmParams& p, const Tile<C>& tile, Broadcast& broadcast, const Sums<C>& sums) {
   EpilogueOp<C, Broadcast> op(p, tile, broadcast);
-  constexpr uint32_t kAhead = blocks_ahead<C>();
+  constexpr uint32_t kAhead = blocks_ahead(C);
   ElementInputs<C> elements[kAhead];
   CLEAVE_UNROLL
   for (uint32_t block = 0; block < Fragment<C>::kBlocks; ++block) {

@@ -10,6 +10,7 @@
 #include "cleave/config/gemm_params.h"
 #include "cleave/config/output.h"
 #include "cleave/config/store_chunk.h"
+#include "cleave/config/reads_ahead.h"
 #include "cleave/config/threads.h"
 #include "cleave/config/tma_box.h"
 #include "cleave/epilogue/epilogue_op.h"
@@ -34,7 +35,7 @@ class StagedStore {
     const bool issuer = threadIdx.x % 128 == 0;
     const uint32_t group_row = tile.m0 + (tile.fragment.row0 / Fragment<C>::kRows) * Fragment<C>::kRows;
     EpilogueOp<C, Broadcast> op(p, tile, broadcast);
-    constexpr uint32_t kAhead = blocks_ahead<C>();
+    constexpr uint32_t kAhead = blocks_ahead(C);
     ElementInputs<C> elements[kAhead];
     if constexpr (kAtOnce) {
       if (issuer) ptx::tma_store_wait_read<0>();

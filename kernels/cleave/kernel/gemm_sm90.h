@@ -70,6 +70,12 @@ CLEAVE_DEVICE void add_slices_in_turn(const Params<C>& p, CtaScheduler<C>& sched
   }
 }
 
+/// Whether the tile is of a group of K without rows, which adds nothing to D.
+template <GemmConfig C>
+CLEAVE_DEVICE bool adds_nothing(const Params<C>& p, const WorkTile& work) {
+  return C.schedule.grouping == Grouping::k && adds_to_d(C.epilogue, p.epilogue) && work.range.size() == 0;
+}
+
 template <GemmConfig C>
 CLEAVE_DEVICE void consume(const Params<C>& p, const CtaCoord<C>& cta, uint32_t smem, uint8_t* shared) {
   constexpr SmemPlan kPlan = smem_plan(C);
@@ -110,7 +116,9 @@ CLEAVE_DEVICE void consume(const Params<C>& p, const CtaCoord<C>& cta, uint32_t 
       reduce.run(p, work, cta.linear_tile(work.tile), tile, received, sums, thread);
       break;
     }
-    if (reduce_split_k<C>(p, work, cta.linear_tile(work.tile), tile, scheduler.finished(), sums, thread, fixup)) {
+    const bool is_whole =
+        reduce_split_k<C>(p, work, cta.linear_tile(work.tile), tile, scheduler.finished(), sums, thread, fixup);
+    if (is_whole && !adds_nothing<C>(p, work)) {
       across.run(p, sums);
       broadcast.share(warpgroup_barrier(warpgroup));
       if constexpr (stages_output(C)) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "cleave/config/output.h"
+#include "cleave/config/reads_ahead.h"
 #include "cleave/config/threads.h"
 #include "cleave/epilogue/tile_parts.h"
 #include "cleave/split_k/partial_tile.h"
@@ -23,7 +24,7 @@ struct PartialLoads {
   static constexpr uint32_t kInFlight = (kScarce ? 8 : 16) / kSums;
   static constexpr uint32_t kSlices = min_of(Slices, kInFlight);
   static constexpr uint32_t kMost = kScarce ? 1 : kInFlight / kSlices;
-  static constexpr uint32_t kBlocks = inputs_by_element(C) > 0 ? min_of(kMost, blocks_ahead<C>()) : kMost;
+  static constexpr uint32_t kBlocks = inputs_by_element(C) > 0 ? min_of(kMost, blocks_within(C, 16)) : kMost;
 };
 
 /// Adds up the first `count` of `blocks` and calls `finish(i, sums, up_sums, inputs)` for each. `partials`: the

@@ -6,6 +6,7 @@
 #include "cleave/config/clusters.h"
 #include "cleave/config/loads.h"
 #include "cleave/config/output.h"
+#include "cleave/config/reads_ahead.h"
 #include "cleave/config/scale_lines.h"
 #include "cleave/config/threads.h"
 #include "cleave/split_k/fixup_word.h"
@@ -73,6 +74,7 @@ constexpr double kStreamPenalty = 1.33;       // clusters at different places al
 constexpr double kTileClocks = 460;           // of an epilogue, beside its elements
 constexpr double kStoreTmaClocks = 3.5;       // per accumulator of a thread
 constexpr double kStoreDirectClocks = 55;
+constexpr double kReadCClocks = 1200;      // a trip to memory for C, of weight gradients
 constexpr double kStoreRunClocks = 14;     // of fused classes from shared memory, not yet measured
 constexpr double kStoreApartClocks = 170;  // of fused classes: each to a pixel of its own
 constexpr double kStreamConv = 1.02;       // of the whole: a walk by position costs divisions
@@ -161,12 +163,18 @@ double load_bytes(const GemmConfig& c) {
          c.tile.k * size_of(c.operands.a);
 }
 
+/// Clocks in which a tile waits for C. Of other products than groups of K that was not measured.
+double read_clocks(const GemmConfig& c) {
+  if (!c.epilogue.has_c || c.schedule.grouping != Grouping::k) return 0;
+  return kReadCClocks * ceil_div(accumulators_per_thread(c) / 4, blocks_ahead(c));
+}
+
 double epilogue_clocks(const GemmConfig& c) {
   const double store = c.store.by_tma          ? kStoreTmaClocks
                        : c.store.run_bytes > 0 ? kStoreRunClocks
                        : c.conv.fuses_classes  ? kStoreApartClocks
                                                : kStoreDirectClocks;
-  return kTileClocks + accumulators_per_thread(c) * store;
+  return kTileClocks + accumulators_per_thread(c) * store + read_clocks(c);
 }
 
 /// CTAs at the same time.
