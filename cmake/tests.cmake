@@ -97,7 +97,7 @@ add_custom_command(OUTPUT "${probe_standard}.gch" VERBATIM
 list(JOIN probe_flags " " probe_flags)
 
 add_executable(emit_launch_tests "${probe_standard}.gch"
-  tests/fake_driver/beside_test.cpp tests/fake_driver/sum_in_parts_test.cpp
+  tests/fake_driver/beside_test.cpp tests/fake_driver/sum_in_parts_test.cpp tests/fake_driver/gather_in_parts_test.cpp
   tests/fake_driver/emit_launch_test.cpp tests/fake_driver/emit_conv_launch_test.cpp
   tests/fake_driver/emit_workspaces_test.cpp tests/fake_driver/kernel_sequence_test.cpp
   tests/fake_driver/conv_product_launch_test.cpp tests/fake_driver/prepared_plan_test.cpp

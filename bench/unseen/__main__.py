@@ -45,21 +45,22 @@ def main(argv: list[str] | None = None) -> int:
     deadline = time.monotonic() + arguments.seconds
     jobs = [EVERY_JOB[name] for name in arguments.jobs.split(",")]
     between, missing, rows, pool = Between(), {}, [], pairs.compilers()
+    facts = machine.describe(0)
     for job in jobs:
         if time.monotonic() > deadline:
             break
         sets, (found, absent) = sets_for(job), peers.load(job.peers)
         missing |= absent
+        notes = [f"Without {peer}: {why.rstrip('.')}." for peer, why in missing.items()]
         drawn, left = served(job, arguments.part, arguments.shapes, arguments.seed, found), arguments.shapes
         for shape, _ in pairs.compiled_ahead(job, drawn, own_choice, pool):
             if left == 0 or time.monotonic() > deadline:
                 break
             if row := measure(job, shape, found, sets, between, arguments.rounds):
                 rows.append(row)
+                report.write(arguments.out, arguments.part, facts, rows, notes)  # a run may be cut off
                 left -= 1
         print(report.line(rows, job.name), flush=True)
-        notes = [f"Without {peer}: {why.rstrip('.')}." for peer, why in missing.items()]
-        report.write(arguments.out, arguments.part, machine.describe(0), rows, notes)  # a run may be cut off
     pool.shutdown(cancel_futures=True)
     return 0 if all(row["same"] for row in rows) else 1
 

@@ -107,7 +107,7 @@ void run(SumAtOnce made, const SumForm& form, Places& places, void* stream) {
     made.product->run(product, nullptr, 0, stream);
   } else {
     const size_t bytes = size_t(form.rows * form.columns) * size_of(form.partial);
-    places.put(place, product.a, bytes, stream);
+    places.put(place, 0, product.a, bytes, stream);
   }
   if (!form.gathered) return made.fold->run(fold, stream);
   move_on(fold.d, offset);

@@ -6,6 +6,7 @@
 
 #include "cleave/epilogue.h"
 #include "operands/gemm_operands.h"
+#include "over_ranks/rows.h"
 #include "peers/places.h"
 
 namespace cleave {
@@ -46,10 +47,6 @@ struct SumResults {
   std::optional<Operand> scale_out;  // D's scales
 };
 
-Operand rows_of(Operand x, int64_t first, int64_t count);
-/// Those of scales of all `rows`; one for all of them is that for these, too.
-std::optional<Operand> rows_of(const std::optional<Operand>& scales, int64_t rows, int64_t first, int64_t count);
-
 /// Where, in a rank's place, the rows begin that it adds up for all: behind partial results, of all rows or, where each
 /// rank adds up its own, of as many for each.
 size_t gathered_at(const SumForm& form, int ranks);
@@ -57,12 +54,6 @@ size_t gathered_at(const SumForm& form, int ranks);
 size_t place_bytes(const SumForm& form, int ranks);
 /// Throws Error(invalid_argument) where the places have less.
 void check_place(const SumForm& form, const Places& places);
-
-/// An address in the first of the places to the same in another one, so many bytes on; nullptr stays.
-template <class Address>
-void move_on(Address*& address, size_t bytes) {
-  if (address != nullptr) address = reinterpret_cast<Address*>(reinterpret_cast<uintptr_t>(address) + bytes);
-}
 
 /// Those of this rank's products.
 PlanOptions split_as(const SumForm& form, PlanOptions options);

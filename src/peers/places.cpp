@@ -33,8 +33,8 @@ int Places::next(void* stream) {
   return 2 + int(captured_++ % 2);
 }
 
-void Places::put(int place, const void* data, size_t bytes, void* stream) const {
-  enqueue_copy(group_->device(), at(group_->rank(), place), data, bytes, stream);
+void Places::put(int place, size_t first, const void* data, size_t bytes, void* stream) const {
+  enqueue_copy(group_->device(), at(group_->rank(), place) + first, data, bytes, stream);
 }
 
 }  // namespace cleave

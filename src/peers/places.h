@@ -29,8 +29,8 @@ class CLEAVE_TOOLS Places {
   int next(void* stream);
   /// As at first, where all ranks do it: behind Group::reset.
   void reset() { *this = Places(group_); }
-  /// Enqueues a copy to this rank's place. Throws Error(driver).
-  void put(int place, const void* data, size_t bytes, void* stream) const;
+  /// Enqueues a copy to this rank's place, from so many bytes on. Throws Error(driver).
+  void put(int place, size_t first, const void* data, size_t bytes, void* stream) const;
   /// Where a rank's place begins.
   char* at(int rank, int place) const { return static_cast<char*>(group_->staging(rank)) + size_t(place) * bytes_; }
 

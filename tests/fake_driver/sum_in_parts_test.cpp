@@ -3,21 +3,17 @@
 
 #include <gtest/gtest.h>
 
-#include <array>
-#include <memory>
 #include <string>
-#include <vector>
 
 #include "cleave/epilogue.h"
-#include "emitted_project.h"
+#include "one_of_ranks.h"
 
 namespace cleave {
 namespace {
 
-constexpr int kRanks = 3, kRank = 1;
 constexpr int64_t kShare = 256, kPart = 128, kColumns = 512, kDepth = 64;
 constexpr size_t kRow = kColumns * 2;  // bytes, of D and of partial results
-constexpr int kOthers = kRanks - 1, kParts = kShare / kPart;
+constexpr int kParts = kShare / kPart;
 
 /// acc is rounded, and the others' partial results are added in the order of the ranks.
 const EpilogueFunction& adds(bool twice) {
@@ -26,19 +22,8 @@ const EpilogueFunction& adds(bool twice) {
   return epilogue_function(text);
 }
 
-class SumInPartsTest : public testing::TestWithParam<bool> {
+class SumInPartsTest : public OneOfRanks {
  protected:
-  SumInPartsTest() {
-    fake_driver_set_params_bytes(0);  // launches have parameters of several types
-    const size_t bytes = Group::reserved(kRanks) + 4 * kPlace;
-    for (auto& block : blocks_) block = std::make_unique<char[]>(bytes + 16);
-    std::array<void*, kRanks> aligned;
-    for (int r = 0; r < kRanks; ++r)
-      aligned[r] = reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(blocks_[r].get()) + 15) / 16 * 16);
-    places_ = std::make_unique<Places>(Group::from_pointers(kRank, 0, aligned, bytes));
-  }
-  ~SumInPartsTest() override { fake_driver_set_params_bytes(sizeof(GemmParams)); }
-
   SumForm form(bool gathered, bool onto) const {
     return {.rows = kRanks * kShare,
             .columns = kColumns,
@@ -57,49 +42,23 @@ class SumInPartsTest : public testing::TestWithParam<bool> {
             .onto = onto ? &adds(gathered) : nullptr};
   }
 
-  /// Numbers of what it gives.
-  std::vector<int> run(const SumForm& form) {
+  Given run(const SumForm& form) {
     const Operand b = packed_matrix(address<void>(2), DType::bf16, 0, kDepth, kColumns);
     const SumTensors tensors{.a = packed_matrix(address<void>(1), DType::bf16, 0, form.rows, kDepth), .b = b};
     const SumResults results{packed_matrix(d_, DType::bf16, 0, form.gathered ? form.rows : form.own, kColumns), {}};
-    const PlanOptions options = split_as(form, {});
-    // As a call before it prepares kernels, and takes the first place.
-    cleave::run(make_in_parts(form, tensors, results, leaving_, *places_, options), form, *places_, kStream);
-    const int before = fake_driver_work_count();
-    cleave::run(make_in_parts(form, tensors, results, leaving_, *places_, options), form, *places_, kStream);
-    std::vector<int> numbers;
-    for (int i = before; i < fake_driver_work_count(); ++i) numbers.push_back(i);
-    return numbers;
+    return given_by([&] {
+      cleave::run(make_in_parts(form, tensors, results, leaving_, *places_, split_as(form, {})), form, *places_,
+                  kStream);
+    });
   }
 
-  static const fake_driver::Work& work(int number) { return *fake_driver_work(number); }
-  static bool computes(int number) { return work(number).stream == kStream; }
-  static bool copies(int number) { return work(number).bytes != 0; }
-
-  static bool behind(int number, int other) { return work(number).done_before.contains(other); }
-
-  /// What is given the stream that computes; copies; and meetings beside.
-  struct Given {
-    std::vector<int> computed, copied, met;
-  };
-  static Given sorted(const std::vector<int>& numbers) {
-    Given given;
-    for (const int i : numbers) (computes(i) ? given.computed : copies(i) ? given.copied : given.met).push_back(i);
-    return given;
-  }
-
-  static constexpr size_t kPlace = 1 << 21;
-  inline static void* const kStream = reinterpret_cast<void*>(64);
-
-  std::array<std::unique_ptr<char[]>, kRanks> blocks_;
-  std::unique_ptr<Places> places_;
   void* const d_ = address<void>(4);
   void* const leaving_ = address<void>(5);
 };
 
 TEST_P(SumInPartsTest, ProductsLeaveWhileMoreAreMade) {
   const bool onto = GetParam();
-  const Given given = sorted(run(form(false, onto)));
+  const Given given = run(form(false, onto));
   // Products of the others' rows; then for each part one that adds up, or one of all own rows and what adds up.
   ASSERT_EQ(given.computed.size(), size_t(kParts * kOthers + kParts + (onto ? 0 : 1)));
   ASSERT_EQ(given.copied.size(), size_t(kParts * kOthers));
@@ -126,7 +85,7 @@ TEST_P(SumInPartsTest, ProductsLeaveWhileMoreAreMade) {
 
 TEST_P(SumInPartsTest, RowsAreFetchedWhileMoreAreMade) {
   const bool onto = GetParam();
-  const Given given = sorted(run(form(true, onto)));
+  const Given given = run(form(true, onto));
   const int leaving = kParts * kOthers, fetched = onto ? kOthers : kRanks;  // an epilogue has stored this rank's
   ASSERT_EQ(given.copied.size(), size_t(leaving + kParts * fetched));
   ASSERT_EQ(given.met.size(), size_t(onto ? 2 * kParts : kParts));

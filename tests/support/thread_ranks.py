@@ -22,7 +22,8 @@ from cleave import _core
 
 ROWS, COLUMNS, DEPTH = 6, 64, 32
 SUMS = ("summed", "scattered", "summed twice", "in parts", "in parts twice", "onto parts", "onto parts twice")
-KINDS = ("read", "pushed", "quantised", "gathered", "sent", *SUMS, "multiplied", "broken")
+PRODUCTS = ("multiplied", "multiplied in parts")
+KINDS = ("read", "pushed", "quantised", "gathered", "sent", *SUMS, *PRODUCTS, "broken")
 WEIGHTS = (*[4] * (len(KINDS) - 1), 0.02)
 SHARE, PART = 5, 3  # rows of a rank, and of what moves together
 PLACE = 16384
@@ -42,14 +43,13 @@ class Rank:
         self.b = torch.randn(size, DEPTH, COLUMNS, generator=generator)
         products = [cleave.gemm(x, y) for x, y in zip(self.a, self.b, strict=True)]
         self.sum, self.product = in_rank_order(list(self.parts)), in_rank_order(products)
-        self.gathered = cleave.gemm(self.a.flatten(0, 1), self.b[rank])
         dtypes = torch.float32, torch.float32, "none"
         share = -(-ROWS // size)
         self.first, self.own = min(rank * share, ROWS), max(min(ROWS - rank * share, share), 0)
         self.sums = self.forms_of_sums(("auto", None, *dtypes), share)
         self.long = torch.randn(size, size * SHARE, DEPTH, generator=generator)
         self.long_sum = in_rank_order([cleave.gemm(x, y) for x, y in zip(self.long, self.b, strict=True)])
-        self.rows = _core.GatherForm(size * ROWS, ROWS, torch.float32, "none", "multiplied")
+        self.gathers = self.forms_of_gathers()
 
     def forms_of_sums(self, kinds: tuple[Any, ...], share: int) -> dict[str, Any]:
         """Sums of ROWS at once, and of so many of each rank in parts."""
@@ -66,6 +66,27 @@ class Rank:
                 how |= {"gathered": twice, "part": PART}
                 made[call] = _core.SumForm(self.size * SHARE, COLUMNS, *own, True, False, *kinds, call, **how)
         return made
+
+    def forms_of_gathers(self) -> dict[str, list[Any]]:
+        """Of all rows at once, and in parts, of which each rank may await and multiply as many as it likes."""
+        dtypes = torch.float32, "none"
+        rows = self.size * SHARE, SHARE
+        ways = [{"awaits_all": all, "by_rank": by_rank} for all in (False, True) for by_rank in (False, True)]
+        return {
+            "multiplied": [_core.GatherForm(self.size * ROWS, ROWS, *dtypes, "multiplied")],
+            "multiplied in parts": [_core.GatherForm(*rows, *dtypes, "in parts", PART, **way) for way in ways],
+        }
+
+    def multiplied(self, kind: str, number: int) -> str:
+        a = self.long[:, :SHARE] if "parts" in kind else self.a
+        forms, kept = self.gathers[kind], (number + self.rank) % 3 == 0
+        form = forms[(number + self.rank) % len(forms)]
+        given = a[self.rank], self.b[self.rank], None, None, None, None, False, kept
+        made, rows = _core.gather_over_ranks(self.places, form, *given)
+        whole = a.flatten(0, 1)
+        if kept and not torch.equal(rows, whole):
+            return f"{number} {kind}: rows"
+        return "" if torch.equal(made, cleave.gemm(whole, self.b[self.rank])) else f"{number} {kind}"
 
     def summed(self, kind: str) -> tuple[torch.Tensor, torch.Tensor]:
         """And what it must be."""
@@ -88,15 +109,10 @@ class Rank:
             time.sleep(self.late.random() * 1e-3)
         if kind == "broken":
             return self.broken()
+        if kind in PRODUCTS:
+            return self.multiplied(kind, number)
         if kind in SUMS:
             made, expected = self.summed(kind)
-        elif kind == "multiplied":
-            kept = number % 3 == 0
-            given = self.a[self.rank], self.b[self.rank], None, None, None, None, False, kept
-            made, rows = _core.gather_over_ranks(self.places, self.rows, *given)
-            if kept and not torch.equal(rows, self.a.flatten(0, 1)):
-                return f"{number} {kind}: rows"
-            expected = self.gathered
         else:
             made, expected = self.moved(kind, number)
         return "" if torch.equal(made, expected) else f"{number} {kind}"

@@ -18,11 +18,18 @@ CLEAVE_HD constexpr uint32_t blocks_within(const GemmConfig& c, uint32_t registe
   return blocks;
 }
 
+/// Blocks that are asked for at once beside whatever accumulators: with C the fewest beside two waves of them.
+CLEAVE_HD constexpr uint32_t blocks_beside_sums(const GemmConfig& c) {
+  return blocks_within(c, c.epilogue.has_c && has_two_waves(c) ? 8 : 16);
+}
+
 /// Blocks that a tile's epilogue asks for at once, before the first of them is needed, each time for one trip to
-/// memory: Hopper's consumers have as many registers for them as accumulators, up to 64 of these.
+/// memory. C alone gets most registers where a Hopper kernel's consumers have few accumulators.
 CLEAVE_HD constexpr uint32_t blocks_ahead(const GemmConfig& c) {
   const uint32_t sums = accumulators_per_thread(c);
-  return blocks_within(c, !has_wgmma(c.family) || sums > 96 ? 16 : sums > 64 ? 32 : 64);
+  const bool only_c = c.epilogue.has_c && !c.epilogue.function.given;
+  if (!only_c || !has_wgmma(c.family) || has_two_waves(c) || sums > 96) return blocks_beside_sums(c);
+  return blocks_within(c, sums > 64 ? 32 : 64);
 }
 
 }  // namespace cleave

@@ -70,10 +70,10 @@ CLEAVE_DEVICE void add_slices_in_turn(const Params<C>& p, CtaScheduler<C>& sched
   }
 }
 
-/// Whether the tile is of a group of K without rows, which adds nothing to D.
+/// Whether a tile of a group of K, which may have no rows, adds nothing to D.
 template <GemmConfig C>
 CLEAVE_DEVICE bool adds_nothing(const Params<C>& p, const WorkTile& work) {
-  return C.schedule.grouping == Grouping::k && adds_to_d(C.epilogue, p.epilogue) && work.range.size() == 0;
+  return work.range.size() == 0 && adds_to_d(C.epilogue, p.epilogue);
 }
 
 template <GemmConfig C>
@@ -116,9 +116,7 @@ CLEAVE_DEVICE void consume(const Params<C>& p, const CtaCoord<C>& cta, uint32_t 
       reduce.run(p, work, cta.linear_tile(work.tile), tile, received, sums, thread);
       break;
     }
-    const bool is_whole =
-        reduce_split_k<C>(p, work, cta.linear_tile(work.tile), tile, scheduler.finished(), sums, thread, fixup);
-    if (is_whole && !adds_nothing<C>(p, work)) {
+    if (reduce_split_k<C>(p, work, cta.linear_tile(work.tile), tile, scheduler.finished(), sums, thread, fixup)) {
       across.run(p, sums);
       broadcast.share(warpgroup_barrier(warpgroup));
       if constexpr (stages_output(C)) {
@@ -130,6 +128,8 @@ CLEAVE_DEVICE void consume(const Params<C>& p, const CtaCoord<C>& cta, uint32_t 
       } else if constexpr (C.conv.fuses_classes) {
         GlobalBroadcast<C> global(p, tile);
         store_direct<C>(p, tile, global, sums);
+      } else if constexpr (C.schedule.grouping == Grouping::k && C.epilogue.has_c) {
+        if (!adds_nothing<C>(p, work)) store_direct<C>(p, tile, broadcast, sums);
       } else {
         store_direct<C>(p, tile, broadcast, sums);
       }

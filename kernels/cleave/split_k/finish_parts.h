@@ -24,7 +24,7 @@ struct PartialLoads {
   static constexpr uint32_t kInFlight = (kScarce ? 8 : 16) / kSums;
   static constexpr uint32_t kSlices = min_of(Slices, kInFlight);
   static constexpr uint32_t kMost = kScarce ? 1 : kInFlight / kSlices;
-  static constexpr uint32_t kBlocks = inputs_by_element(C) > 0 ? min_of(kMost, blocks_within(C, 16)) : kMost;
+  static constexpr uint32_t kBlocks = inputs_by_element(C) > 0 ? min_of(kMost, blocks_beside_sums(C)) : kMost;
 };
 
 /// Adds up the first `count` of `blocks` and calls `finish(i, sums, up_sums, inputs)` for each. `partials`: the

@@ -15,8 +15,16 @@ from ..torch._operators.fake import default_dtype
 from . import _agreement, _rules
 from ._peer_memory import PeerMemory, bytes_of
 from ._peers import Peers, peers_of
-from ._rows import first_rows, rows_of
-from ._transports import Collectives, carrier_for, is_large, is_multiplied_by_rank, way_of
+from ._rows import first_rows
+from ._transports import (
+    Collectives,
+    carrier_for,
+    comes_at_once,
+    is_large,
+    is_multiplied_by_rank,
+    rows_of_parts,
+    way_of,
+)
 
 
 class Form(NamedTuple):
@@ -26,11 +34,10 @@ class Form(NamedTuple):
     rows: int
     columns: int  # of the product; 0: there is none
     unsplit: bool  # the product is not split along K
-    large: bool  # rows are moved while others are multiplied
     bytes: int  # of each rank's memory
     call: str  # how ranks name it to each other
     nccl_wins: bool
-    at_once: Any  # what one call of the module does through memory that all see; None: more than that is done
+    by_memory: Any  # what one call of the module does through memory that all see; None without a product
 
     @classmethod
     def of(
@@ -45,19 +52,18 @@ class Form(NamedTuple):
         """out_dtype, activation: of the product."""
         rows = peers.size * parts[0].shape[0] if rows is None else rows
         _rules.check_share(parts[0], rows, peers)
-        large = is_large("all_gather", rows, peers.size)
-        unsplit = large and is_multiplied_by_rank(peers.share(rows), columns)
-        whole = large and columns > 0  # all rows are written by those who have them
-        pushed = not large and columns > 0
-        taken = rows if whole else peers.size * peers.share(rows) if pushed else peers.share(rows)
+        large, share = is_large("all_gather", rows, peers.size), peers.share(rows)
+        unsplit = large and is_multiplied_by_rank(share, columns)
+        taken = peers.size * share if columns > 0 else share  # all rows are written by those who have them
         takes = bytes_of(*(((taken, *x.shape[1:]), x.dtype) for x in parts))
         said = ", ".join(f"{list(x.shape[1:])} of {x.dtype}" for x in parts)
         call = f"{peers.operation}(rows={rows}, {said})"
-        share = peers.share(rows)
-        at_once = _core.GatherForm(rows, share, out_dtype, activation, call) if pushed else None
+        moved = {"part": rows_of_parts(share) if large else 0, "by_rank": unsplit}
+        moved["awaits_all"] = large and comes_at_once(columns, peers.size)
+        by_memory = _core.GatherForm(rows, share, out_dtype, activation, call, **moved) if columns > 0 else None
         bytes = sum(rows * prod(x.shape[1:]) * x.itemsize for x in parts)
         by_nccl = not large and nccl_wins("all_gather", bytes, peers.size)
-        return cls(rows, columns, unsplit, whole, takes, call, by_nccl, at_once)
+        return cls(rows, columns, unsplit, takes, call, by_nccl, by_memory)
 
     def how(self) -> dict[str, Any]:
         """How K is split inside a GPU: alike for all rows where that is asked of every product."""
@@ -69,9 +75,9 @@ def _kept_rows(gathered: Tensor | None, a: Tensor, rows: int | None, peers: Peer
     return a if gathered is None else first_rows(gathered, peers.size * a.shape[0] if rows is None else rows)
 
 
-def _gather(peers: Peers, form: Form, carrier: Collectives | PeerMemory, *parts: Tensor, **use: Any) -> list[Tensor]:
+def _gather(peers: Peers, form: Form, carrier: Collectives | PeerMemory, *parts: Tensor) -> list[Tensor]:
     way = way_of(carrier, peers, form.call)
-    return way.gather_rows(*parts, rows=form.rows, large=form.large, columns=form.columns, **use)
+    return way.gather_rows(*parts, rows=form.rows)
 
 
 def all_gather_gemm(
@@ -102,22 +108,17 @@ def all_gather_gemm(
         _rules.check_out(out_dtype, None)
         form = peers.forms[key] = Form.of(peers, rows, b.shape[1], a, out_dtype=out_dtype, activation=activation)
     carrier = carrier_for(peers, a.device, transport, form.call, form.bytes, form.nccl_wins)
-    if form.at_once is not None and type(carrier) is PeerMemory:
+    if form.by_memory is not None and type(carrier) is PeerMemory:
         if a.is_contiguous():
-            carrier.know(peers, peers.forms.gathers, form.at_once, given)
+            carrier.know(peers, peers.forms.gathers, form.by_memory, given)
         operands = a.contiguous(), b, None, None, bias, asked, False, kept
-        out, gathered = _core.gather_over_ranks(carrier.places, form.at_once, *operands)
+        out, gathered = _core.gather_over_ranks(carrier.places, form.by_memory, *operands)
         return out, _kept_rows(gathered, a, rows, peers)
-    out = a.new_empty(form.rows, _rules.columns_of(b, activation), dtype=out_dtype)
-    options = {"bias": bias, "activation": activation} | form.how()
+    options = {"bias": bias, "activation": activation, "out_dtype": out_dtype} | form.how()
     if asked is not None:
         options["precision"] = asked
-
-    def use(gathered: list[Tensor], part: slice) -> None:
-        gemm(gathered[0], b, out=rows_of(out, part), **options)
-
-    (gathered,) = _gather(peers, form, carrier, a, use=use, kept=kept)
-    return out, gathered
+    (gathered,) = _gather(peers, form, carrier, a)
+    return gemm(gathered, b, **options), gathered
 
 
 def all_gather_scaled_gemm(
@@ -154,21 +155,16 @@ def all_gather_scaled_gemm(
         kinds = {"out_dtype": out_dtype, "activation": activation}
         form = peers.forms[key] = Form.of(peers, rows, b.shape[1], a, *by_row, **kinds)
     carrier = carrier_for(peers, a.device, transport, form.call, form.bytes, form.nccl_wins)
-    if form.at_once is not None and type(carrier) is PeerMemory:
+    if form.by_memory is not None and type(carrier) is PeerMemory:
         sent = [x.contiguous() for x in (a, *by_row)]
         if sent[0] is a and (not by_row or (scale_a is given[2] and scale_a.dim() == 2 and scale_a.is_contiguous())):
-            carrier.know(peers, peers.forms.gathers, form.at_once, given)
+            carrier.know(peers, peers.forms.gathers, form.by_memory, given)
         operands = sent[0], b, sent[1] if by_row else None, scale_b, bias, None, use_fast_accum, False
-        return _core.gather_over_ranks(carrier.places, form.at_once, *operands)[0]
-    out = a.new_empty(form.rows, _rules.columns_of(b, activation), dtype=out_dtype)
-    options = {"use_fast_accum": use_fast_accum, "activation": activation, "bias": bias} | form.how()
-
-    def use(gathered: list[Tensor], part: slice) -> None:
-        x, scale = gathered if by_row else (*gathered, None)
-        scaled_gemm(x, b, scale, scale_b, out=rows_of(out, part), **options)
-
-    _gather(peers, form, carrier, a, *by_row, use=use, kept=False)
-    return out
+        return _core.gather_over_ranks(carrier.places, form.by_memory, *operands)[0]
+    options = {"use_fast_accum": use_fast_accum, "activation": activation, "bias": bias, "out_dtype": out_dtype}
+    gathered = _gather(peers, form, carrier, a, *by_row)
+    x, scale = gathered if by_row else (*gathered, None)
+    return scaled_gemm(x, b, scale, scale_b, **options, **form.how())
 
 
 def all_gather_rows(x: Tensor, group_name: str, *, rows: int | None = None, transport: str = "auto") -> Tensor:

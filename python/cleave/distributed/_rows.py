@@ -8,8 +8,3 @@ from torch import Tensor
 def first_rows(x: Tensor, rows: int) -> Tensor:
     """x[:rows]."""
     return x if x.shape[0] == rows else x[:rows]
-
-
-def rows_of(x: Tensor, rows: slice) -> Tensor:
-    """x[rows]."""
-    return x if rows.stop - rows.start == x.shape[0] else x[rows]

@@ -6,9 +6,8 @@ Both give lists of tensors, one of each rank, for `fold` or for the next product
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from contextlib import AbstractContextManager
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any
 
 import torch
@@ -19,9 +18,6 @@ from ._collectives import collective_of, exchange, gather, gather_rows
 from ._peer_memory import PeerMemory, Turn
 from ._peers import Peers
 from ._rows import first_rows
-
-Use = Callable[[list[Tensor], slice], None]
-"""Multiplies tensors' rows, which are these of all."""
 
 
 class Collectives:
@@ -43,20 +39,13 @@ class Collectives:
         """Rows of all ranks, one below the other."""
         return gather(own, self.peers, self.name)
 
-    def gather_rows(
-        self, *parts: Tensor, rows: int, large: bool, use: Use | None = None, columns: int = 0, kept: bool = True
-    ) -> list[Tensor]:
-        """All rows of each tensor, whose rows torch.chunk has dealt. `use` makes a product of so many columns of them,
-        once or of some rows after the other; without `kept` nothing need be left after that."""
-        gathered = [gather_rows(x, rows, self.peers, self.name) for x in parts]
-        if use is not None:
-            use(gathered, slice(0, rows))
-        return gathered
+    def gather_rows(self, *parts: Tensor, rows: int) -> list[Tensor]:
+        """All rows of each tensor, whose rows torch.chunk has dealt."""
+        return [gather_rows(x, rows, self.peers, self.name) for x in parts]
 
 
 class PeerStores:
-    """Through memory that all ranks see: what one writes there the others read. Large products are moved by copy
-    engines while the rest of them is made."""
+    """Through memory that all ranks see: what one writes there the others read."""
 
     name = "peer"
 
@@ -77,55 +66,12 @@ class PeerStores:
         self._turn.gather(own, whole)
         return first_rows(whole, rows)
 
-    def gather_rows(
-        self, *parts: Tensor, rows: int, large: bool, use: Use | None = None, columns: int = 0, kept: bool = True
-    ) -> list[Tensor]:
+    def gather_rows(self, *parts: Tensor, rows: int) -> list[Tensor]:
         share = self.peers.share(rows)
-        if large and use is not None:
-            return self._pushed_rows(parts, share, use, columns, kept)
         taken = [self._turn.take((share, *x.shape[1:]), x.dtype) for x in parts]
         for x, everyones in zip(parts, taken, strict=True):
             self._turn.kept(lambda x=x, own=everyones[self.peers.rank]: first_rows(own, x.shape[0])).copy_(x)
         return [self._whole_of(everyones[self.peers.rank], rows) for everyones in taken]
-
-    def _pushed_rows(self, parts: tuple[Tensor, ...], share: int, use: Use, columns: int, kept: bool) -> list[Tensor]:
-        """This rank's rows are multiplied while they leave, and the others' when they are there; all at once where few
-        columns are."""
-        size, rank = self.peers.size, self.peers.rank
-        others = [(rank + step) % size for step in range(1, size)]
-        slots = [self._turn.take((size * share, *x.shape[1:]), x.dtype) for x in parts]
-        gathered = [x.new_empty(size * share if kept else 0, *x.shape[1:]) for x in parts]
-        # Ranks meet as often, whatever columns they have.
-        moved = _parts(share)
-        pieces = [slice(0, share)] if comes_at_once(columns, size) else moved
-        with Beside(parts[0].device) as beside:
-            there = []
-            with beside.behind_all():
-                for part in pieces:
-                    for x, everyones in zip(parts, slots, strict=True):
-                        for peer in others:
-                            everyones[peer][_rows_of(rank, share, part)].copy_(x[part], non_blocking=True)
-                    for _ in range(len(moved) // len(pieces)):
-                        self._turn.meet(beside.stream)
-                    there.append((part, beside.event()))
-                for whole, x, everyones in zip(gathered, parts, slots, strict=True):
-                    for peer in range(size if kept else 0):
-                        rows = _rows_of(peer, share, slice(0, share))
-                        whole[rows].copy_(x if peer == rank else everyones[rank][rows], non_blocking=True)
-            if not is_multiplied_by_rank(share, columns):
-                rows_here = [everyones[rank] for everyones in slots]
-                for whole, x in zip(rows_here, parts, strict=True):
-                    whole[_rows_of(rank, share, slice(0, share))].copy_(x)
-                beside.computing.wait_event(there[-1][1])
-                use(rows_here, slice(0, size * share))
-                return gathered
-            use(list(parts), slice(rank * share, (rank + 1) * share))
-            for part, event in there:
-                beside.computing.wait_event(event)
-                for peer in others:
-                    rows = _rows_of(peer, share, part)
-                    use([everyones[rank][rows] for everyones in slots], rows)
-            return gathered
 
 
 class Beside:
@@ -206,17 +152,6 @@ def rows_of_parts(share: int) -> int:
     """How many are moved together: one half while the other is made. More parts have more ends, at each of which SMs
     wait for the slowest."""
     return -(-share // 2 // 128) * 128
-
-
-@lru_cache(maxsize=256)
-def _parts(share: int) -> tuple[slice, ...]:
-    """Rows that are moved together."""
-    step = rows_of_parts(share)
-    return tuple(slice(begin, min(begin + step, share)) for begin in range(0, share, step))
-
-
-def _rows_of(owner: int, share: int, part: slice) -> slice:
-    return slice(owner * share + part.start, owner * share + part.stop)
 
 
 @cache

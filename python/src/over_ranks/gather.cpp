@@ -7,8 +7,9 @@
 #include <optional>
 
 #include "module/bindings.h"
+#include "over_ranks/gather_at_once.h"
+#include "over_ranks/gather_in_parts.h"
 #include "over_ranks/known_calls.h"
-#include "peers/places.h"
 #include "product/product.h"
 
 namespace nb = nanobind;
@@ -17,102 +18,50 @@ using namespace nb::literals;
 namespace cleave::python {
 namespace {
 
-/// What calls with the same sizes, dtypes and options have in common.
-struct GatherForm {
-  int64_t rows, share;  // of all ranks, and of each but the last
-  DType d;
-  Activation activation;
-  std::string call;  // how ranks name it to each other
-};
-
 /// What the product reads.
 constexpr const char* kNames[] = {"a", "b", "scale_a", "scale_b", "bias"};
 constexpr size_t kTensors = std::size(kNames);
 using Given = std::array<nb::handle, kTensors>;
 using Views = ViewsOf<kTensors>;
 
-/// All ranks' rows of what lies packed in `own`; `offset`, in a place of the staging, goes on behind them.
-Group::Rows rows_of(const Operand& own, const GatherForm& form, int size, size_t& offset) {
-  const size_t row_bytes = size_t(own.columns()) * size_of(own.dtype);
-  const Group::Rows rows{.own = own.data,
-                         .bytes = size_t(own.rows()) * row_bytes,
-                         .share = size_t(form.share) * row_bytes,
-                         .place = offset};
-  offset += (rows.share * size_t(size) + 255) / 256 * 256;
-  return rows;
+GatherTensors tensors_of(const Views& v) {
+  return {.a = v[0].value(), .b = v[1].value(), .scale_a = v[2], .scale_b = v[3], .bias = v[4]};
 }
 
-/// The product of gathered tensors, which lie in `a` and `scale_a`.
-GemmCall product_of(const GatherForm& form, const Views& views, const Operand& a, const std::optional<Operand>& scale_a,
-                    PlanOptions options) {
-  GemmTensors tensors{.a = a, .b = views[1], .c = {}, .bias = views[4], .epilogue = {}};
-  tensors.scale_a = scale_a, tensors.scale_b = views[3];
-  GemmCall product = make_call(tensors, {.d_type = form.d, .activation = form.activation, .plan = options});
-  cleave::set_scalars(1.0f, std::nullopt, product);
-  return product;
+GatherAddresses addresses_of(const Views& v) {
+  const auto data = [&](size_t i) { return v[i] ? v[i]->data : nullptr; };
+  return {data(0), data(1), data(2), data(3), data(4)};
 }
 
-/// A call: launches with all that they are given, in the first of the places.
-struct MadeGather {
-  std::shared_ptr<const GemmPlan> product;
-  GemmArguments arguments;
-  std::array<Group::Rows, 2> parts;
-  size_t count = 1;     // of them
-  int64_t columns = 0;  // of D
+/// What a call gives: D, and all ranks' rows or None.
+struct Results {
+  nb::object d, all;
+  Operand out;
+  void* rows = nullptr;
+
+  Results(const GatherForm& form, const Views& views, const Group& group, TensorReader& reader, nb::handle like,
+          bool kept)
+      : d(made({form.rows, columns_of_d(form, *views[1])}, form.d, group, reader, like)),
+        all(nb::none()),
+        out(reader.read(d, "out")) {
+    if (!kept) return;
+    all = made({form.share * group.size(), views[0]->columns()}, views[0]->dtype, group, reader, like);
+    rows = reader.read(all, "out").data;
+  }
+
+  nb::object both() const { return nb::make_tuple(d, all); }
+
+ private:
+  static nb::object made(const std::array<int64_t, 2>& shape, DType type, const Group& group, TensorReader& reader,
+                         nb::handle like) {
+    return reader.make(&ArrayType::empty, like, shape, type, group.device(), "`out`");
+  }
 };
 
-MadeGather make_gather(const GatherForm& form, const Views& views, const Places& places, PlanOptions options) {
-  MadeGather made;
-  size_t offset = 0;
-  const int size = places.group().size();
-  const auto placed = [&](const TensorView& own, Group::Rows& rows) {
-    rows = rows_of(own, form, size, offset);
-    void* const place = places.at(places.group().rank(), 0) + rows.place;
-    return packed_matrix(place, own.dtype, own.device, form.rows, own.columns());
-  };
-  const Operand a = placed(views[0].value(), made.parts[0]);
-  std::optional<Operand> scale_a;
-  if (views[2]) scale_a = placed(*views[2], made.parts[made.count++]);
-  const GemmCall product = product_of(form, views, a, scale_a, options);
-  made.product = RecentPlans<GemmProblem>::shared().get(product.problem);
-  made.arguments = product.arguments;
-  made.columns = product.problem.n;
-  return made;
-}
-
-/// Points a call that was made for other tensors at these.
-void point(MadeGather& made, const Views& views) {
-  const auto data = [&](size_t i) { return views[i] ? views[i]->data : nullptr; };
-  made.parts[0].own = data(0), made.parts[1].own = data(2);
-  made.arguments.b = data(1), made.arguments.scale_b = static_cast<const float*>(data(3)),
-  made.arguments.bias = data(4);
-}
-
-/// In the next place: D, and all ranks' rows or None.
-nb::object run(const GatherForm& form, MadeGather made, Places& places, TensorReader& reader, nb::handle like,
-               const TensorView& a, bool kept) {
-  const int64_t shape[] = {form.rows, made.columns};
-  const nb::object d = reader.make(&ArrayType::empty, like, shape, form.d, a.device, "`out`");
-  made.arguments.d = reader.read(d, "out").data;
-  nb::object all = nb::none();
-  if (kept) {
-    const int64_t of_all[] = {form.share * places.group().size(), a.columns()};
-    all = reader.make(&ArrayType::empty, like, of_all, a.dtype, a.device, "`out`");
-    made.parts[0].out = reader.read(all, "out").data;
-  }
-  {
-    const nb::gil_scoped_release unlocked;
-    const size_t offset = size_t(places.next(reader.stream())) * places.bytes();  // nothing can be refused any more
-    for (Group::Rows& part : made.parts) part.place += offset;
-    made.arguments.a = static_cast<const char*>(made.arguments.a) + offset;
-    if (made.arguments.scale_a != nullptr) {
-      const char* const scale_a = reinterpret_cast<const char*>(made.arguments.scale_a) + offset;
-      made.arguments.scale_a = reinterpret_cast<const float*>(scale_a);
-    }
-    places.group().push({made.parts.data(), made.count}, form.call, reader.stream());
-    made.product->run(made.arguments, nullptr, 0, reader.stream());
-  }
-  return nb::make_tuple(d, all);
+void run_in_parts(const GatherForm& form, const Views& views, const Results& results, Places& places,
+                  const PlanOptions& options, void* stream) {
+  const nb::gil_scoped_release unlocked;
+  run(make_in_parts(form, tensors_of(views), results.out, places, options), form, places, results.rows, stream);
 }
 
 nb::object gather_over_ranks(Places& places, const GatherForm& form, nb::handle a, nb::handle b, nb::handle scale_a,
@@ -120,16 +69,23 @@ nb::object gather_over_ranks(Places& places, const GatherForm& form, nb::handle 
                              bool kept) {
   TensorReader reader{nb::none()};
   const Views views = read(reader, Given{a, b, scale_a, scale_b, bias}, kNames);
-  MadeGather made = make_gather(form, views, places, product_options(precision, use_fast_accum));
-  point(made, views);
-  return run(form, std::move(made), places, reader, a, *views[0], kept);
+  const PlanOptions options = product_options(precision, use_fast_accum);
+  const Results results(form, views, places.group(), reader, a, kept);
+  if (form.part > 0) {
+    run_in_parts(form, views, results, places, options, reader.stream());
+  } else {
+    const nb::gil_scoped_release unlocked;
+    cleave::run(make_at_once(form, tensors_of(views), places, options), form, places, results.out.data, results.rows,
+                reader.stream());
+  }
+  return results.both();
 }
 
-/// A call that was checked.
+/// A call that was checked. One in parts is made anew each time: it takes the GPU longer than the host.
 struct KnownGather {
   nb::object places;
   GatherForm form;
-  MadeGather made;
+  GatherAtOnce made;
 };
 
 class KnownGathers {
@@ -142,8 +98,11 @@ class KnownGathers {
     TensorReader reader{nb::none()};
     const Views views = read(reader, arrays, kNames);
     const auto known = std::make_shared<KnownGather>(KnownGather{places, form, {}});
-    known->made =
-        make_gather(known->form, views, nb::cast<Places&>(places), product_options(options.back(), use_fast_accum));
+    if (form.part == 0) {
+      const auto& of_group = nb::cast<const Places&>(places);
+      known->made =
+          make_at_once(known->form, tensors_of(views), of_group, product_options(options.back(), use_fast_accum));
+    }
     calls_.add(views, options, number_of(rows, use_fast_accum), known);
   }
 
@@ -155,10 +114,19 @@ class KnownGathers {
     const Views views = read(reader, arrays, kNames);
     const Calls::Shared known = calls_.find(views, options, number_of(rows, use_fast_accum));
     if (known == nullptr) return nb::none();
-    MadeGather made = known->made;
-    point(made, views);
-    return python::run(known->form, std::move(made), *nb::inst_ptr<Places>(known->places), reader, arrays[0], *views[0],
-                       kept);
+    const GatherForm& form = known->form;
+    Places& places = *nb::inst_ptr<Places>(known->places);
+    const Results results(form, views, places.group(), reader, arrays[0], kept);
+    if (form.part > 0) {
+      const PlanOptions how = product_options(options.back(), use_fast_accum);
+      run_in_parts(form, views, results, places, how, reader.stream());
+    } else {
+      GatherAtOnce made = known->made;
+      point(made, addresses_of(views));
+      const nb::gil_scoped_release unlocked;
+      cleave::run(std::move(made), form, places, results.out.data, results.rows, reader.stream());
+    }
+    return results.both();
   }
 
   void clear() { calls_.clear(); }
@@ -178,11 +146,20 @@ void bind_gather_over_ranks(nb::module_& m) {
       .def(
           "__init__",
           [](GatherForm* form, int64_t rows, int64_t share, nb::handle out_dtype, std::string_view activation,
-             std::string call) {
-            new (form) GatherForm{rows, share, parse_dtype(out_dtype, "out_dtype"), from_string<Activation>(activation),
-                                  std::move(call)};
+             std::string call, int64_t part, bool awaits_all, bool by_rank) {
+            new (form) GatherForm{rows,
+                                  share,
+                                  parse_dtype(out_dtype, "out_dtype"),
+                                  from_string<Activation>(activation),
+                                  std::move(call),
+                                  part,
+                                  awaits_all,
+                                  by_rank};
           },
-          "rows"_a, "share"_a, "out_dtype"_a, "activation"_a, "call"_a);
+          "rows"_a, "share"_a, "out_dtype"_a, "activation"_a, "call"_a, "part"_a = 0, "awaits_all"_a = false,
+          "by_rank"_a = false,
+          "part: how many of each rank's rows move while others are multiplied, half at least, or 0. Then awaits_all: "
+          "the others' are awaited together; by_rank: they are multiplied rank by rank.");
   nb::class_<KnownGathers>(m, "KnownGathers",
                            "Gathered products that were checked before, by what follows from their arguments.")
       .def(nb::init<>())
