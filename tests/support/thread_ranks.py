@@ -68,7 +68,7 @@ class Rank:
         return made
 
     def forms_of_gathers(self) -> dict[str, list[Any]]:
-        """Of all rows at once, and in parts, of which each rank may await and multiply as many as it likes."""
+        """Those of all rows at once, and in parts, of which each rank may await and multiply as many as it likes."""
         dtypes = torch.float32, "none"
         rows = self.size * SHARE, SHARE
         ways = [{"awaits_all": all, "by_rank": by_rank} for all in (False, True) for by_rank in (False, True)]

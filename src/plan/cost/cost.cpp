@@ -163,7 +163,7 @@ double load_bytes(const GemmConfig& c) {
          c.tile.k * size_of(c.operands.a);
 }
 
-/// Clocks in which a tile waits for C. Of other products than groups of K that was not measured.
+/// Clocks in which a tile waits for C. It was not measured for other products than those of groups of K.
 double read_clocks(const GemmConfig& c) {
   if (!c.epilogue.has_c || c.schedule.grouping != Grouping::k) return 0;
   return kReadCClocks * ceil_div(accumulators_per_thread(c) / 4, blocks_ahead(c));
