@@ -18,28 +18,25 @@ GatherAtOnce make_at_once(const GatherForm& form, const GatherTensors& tensors, 
                                 .share = size_t(form.share) * x.row_bytes(),
                                 .place = x.at};
   }
-  GemmCall product = make_call(t, {.d_type = form.d, .activation = form.activation, .plan = options});
-  set_scalars(1.0f, std::nullopt, product);
-  made.product = plan(product.problem);
-  made.arguments = product.arguments;
+  made.product = product_of(t, {.d_type = form.d, .activation = form.activation, .plan = options});
   return made;
 }
 
 void point(GatherAtOnce& made, const GatherAddresses& to) {
   made.parts[0].own = to.a, made.parts[1].own = to.scale_a;
-  made.arguments.b = to.b, made.arguments.bias = to.bias;
-  made.arguments.scale_b = static_cast<const float*>(to.scale_b);
+  made.product.arguments.b = to.b, made.product.arguments.bias = to.bias;
+  made.product.arguments.scale_b = static_cast<const float*>(to.scale_b);
 }
 
 void run(GatherAtOnce made, const GatherForm& form, Places& places, void* d, void* all, void* stream) {
   const size_t offset = size_t(places.next(stream)) * places.bytes();  // nothing can be refused any more
   for (Group::Rows& part : made.parts) part.place += offset;
   made.parts[0].out = all;
-  move_on(made.arguments.a, offset);
-  move_on(made.arguments.scale_a, offset);
-  made.arguments.d = d;
+  move_on(made.product.arguments.a, offset);
+  move_on(made.product.arguments.scale_a, offset);
+  made.product.arguments.d = d;
   places.group().push({made.parts.data(), made.count}, form.call, stream);
-  made.product->run(made.arguments, nullptr, 0, stream);
+  made.product.launch(stream);
 }
 
 }  // namespace cleave

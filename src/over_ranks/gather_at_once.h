@@ -2,17 +2,15 @@
 #pragma once
 
 #include <array>
-#include <memory>
 
-#include "cleave/gemm.h"
 #include "over_ranks/gather_form.h"
+#include "over_ranks/product.h"
 
 namespace cleave {
 
 /// Launches with all that they are given, in the first of the places.
 struct GatherAtOnce {
-  std::shared_ptr<const GemmPlan> product;
-  GemmArguments arguments;
+  Product product;
   std::array<Group::Rows, 2> parts;
   size_t count = 0;  // of them
 };

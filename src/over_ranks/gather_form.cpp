@@ -6,13 +6,17 @@
 
 namespace cleave {
 
+size_t place_bytes(const GatherForm& form, int ranks, size_t row_bytes) {
+  return round_up(size_t(form.share * ranks) * row_bytes, size_t(256));
+}
+
 std::vector<GatheredTensor> gathered_tensors(const GatherForm& form, const GatherTensors& tensors,
                                              const Places& places) {
   std::vector<GatheredTensor> found;
   size_t end = 0;
   const auto add = [&](const Operand& own) {
     found.push_back({own, end});
-    end += round_up(size_t(form.share * places.group().size()) * found.back().row_bytes(), size_t(256));
+    end += place_bytes(form, places.group().size(), found.back().row_bytes());
   };
   add(tensors.a);
   if (tensors.scale_a) add(*tensors.scale_a);

@@ -36,6 +36,9 @@ struct GatheredTensor {
   size_t row_bytes() const { return size_t(own.columns()) * size_of(own.dtype); }
 };
 
+/// What rows of so many bytes take of each rank's memory.
+size_t place_bytes(const GatherForm& form, int ranks, size_t row_bytes);
+
 /// a, and scale_a if it is given. Throws Error(invalid_argument) where the places have less room.
 std::vector<GatheredTensor> gathered_tensors(const GatherForm& form, const GatherTensors& tensors,
                                              const Places& places);

@@ -11,18 +11,15 @@ namespace cleave {
 namespace {
 
 using Part = GatherInParts::Part;
-using Product = GatherInParts::Product;
 
 /// The product of gathered tensors, or of some of their rows, into rows of D.
-Product product_of(const GatherForm& form, const GatherTensors& tensors, const std::vector<Operand>& gathered,
+Product multiplied(const GatherForm& form, const GatherTensors& tensors, const std::vector<Operand>& gathered,
                    const Operand& d, const PlanOptions& options) {
   GemmTensors t{.a = gathered[0], .b = tensors.b, .c = {}, .bias = tensors.bias, .epilogue = {}};
   if (gathered.size() > 1) t.scale_a = gathered[1];
   t.scale_b = tensors.scale_b;
   t.out = d;
-  GemmCall call = make_call(t, {.activation = form.activation, .plan = options});
-  set_scalars(1.0f, std::nullopt, call);
-  return {plan(call.problem), call.arguments};
+  return product_of(t, {.activation = form.activation, .plan = options});
 }
 
 /// What a call does, in its place.
@@ -39,7 +36,7 @@ class Run {
     }
     if (all != nullptr) keep(static_cast<char*>(all));
     if (!form_.by_rank) return multiply_all();
-    launch(made_.product);
+    made_.product.launch(stream_);
     for (size_t i = 0; i < made_.parts.size(); ++i) {
       beside_.await(i);
       for (Product& product : made_.parts[i].arriving) launch_in_place(product);
@@ -86,13 +83,11 @@ class Run {
     launch_in_place(made_.product);
   }
 
-  void launch(const Product& product) { product.plan->run(product.arguments, nullptr, 0, stream_); }
-
   void launch_in_place(Product& product) {
     const size_t offset = size_t(place_) * places_.bytes();
     move_on(product.arguments.a, offset);
     move_on(product.arguments.scale_a, offset);
-    launch(product);
+    product.launch(stream_);
   }
 
   GatherInParts& made_;
@@ -109,12 +104,12 @@ GatherInParts make_in_parts(const GatherForm& form, const GatherTensors& tensors
                             const Places& places, PlanOptions options) {
   const Group& group = places.group();
   GatherInParts made{.tensors = gathered_tensors(form, tensors, places), .parts = {}, .product = {}};
-  if (form.by_rank && default_determinism() < Determinism::batch_invariant) options.split_k_mode = SplitKMode::none;
+  if (form.by_rank) options = unsplit(options);
   const auto product = [&](bool own, int64_t first, int64_t rows, int64_t first_of_d) {
     std::vector<Operand> gathered;
     for (const GatheredTensor& x : made.tensors)
       gathered.push_back(rows_of(own ? x.own : gathered_rows(form, x, places), first, rows));
-    return product_of(form, tensors, gathered, rows_of(d, first_of_d, rows), options);
+    return multiplied(form, tensors, gathered, rows_of(d, first_of_d, rows), options);
   };
   const int64_t step = form.awaits_all ? form.share : form.part;
   for (int64_t first = 0; first < form.share; first += step) {

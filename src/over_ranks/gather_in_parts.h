@@ -1,11 +1,10 @@
 // A product of many gathered rows, which move while others are multiplied.
 #pragma once
 
-#include <memory>
 #include <vector>
 
-#include "cleave/gemm.h"
 #include "over_ranks/gather_form.h"
+#include "over_ranks/product.h"
 
 namespace cleave {
 
@@ -14,11 +13,6 @@ namespace cleave {
 ///
 /// Launches have addresses in the first of the places.
 struct GatherInParts {
-  struct Product {
-    std::shared_ptr<const GemmPlan> plan;
-    GemmArguments arguments;
-  };
-
   struct Part {
     int64_t first, rows;            // of each rank's own
     std::vector<Product> arriving;  // of the other ranks' rows, if products are by rank

@@ -2,20 +2,19 @@
 
 #include "cleave/across.h"
 #include "operands/fold_operands.h"
+#include "over_ranks/product.h"
 #include "peers/fold_problem.h"
 
 namespace cleave {
 namespace {
 
 /// Into the first of the places.
-GemmCall product_of(const SumForm& form, const SumTensors& tensors, const Places& places, const PlanOptions& options) {
+Product partial_of(const SumForm& form, const SumTensors& tensors, const Places& places, const PlanOptions& options) {
   void* const own = places.at(places.group().rank(), 0);
   GemmTensors t{.a = tensors.a, .b = tensors.b, .c = {}, .bias = {}, .epilogue = {}};
   t.out = packed_matrix(own, form.partial, places.group().device(), form.rows, form.columns);
   if (!form.exact) t.scale_a = tensors.scale_a, t.scale_b = tensors.scale_b;
-  GemmCall product = make_call(t, {.plan = options});
-  set_scalars(1.0f, std::nullopt, product);
-  return product;
+  return product_of(t, {.plan = options});
 }
 
 /// What is added up, in the first of the places; and where all ranks get the rows of each, to there.
@@ -64,8 +63,8 @@ SumAtOnce make_at_once(const SumForm& form, const SumTensors& tensors, const Sum
     if (made.product != nullptr) return made;
   }
   if (tensors.b) {
-    const GemmCall product = product_of(form, tensors, places, options);
-    made.product = plan(product.problem);
+    const Product product = partial_of(form, tensors, places, options);
+    made.product = product.plan;
     made.product_arguments = product.arguments;
   } else {
     made.product_arguments.a = tensors.a.data;

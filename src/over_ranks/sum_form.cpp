@@ -2,6 +2,7 @@
 
 #include "base/refuse.h"
 #include "cleave/core/math.h"
+#include "over_ranks/product.h"
 
 namespace cleave {
 namespace {
@@ -29,9 +30,7 @@ void check_place(const SumForm& form, const Places& places) {
 
 PlanOptions split_as(const SumForm& form, PlanOptions options) {
   options.split_k_mode = form.split, options.split_k_slices = form.slices;
-  if (form.unsplit && form.split == SplitKMode::automatic && default_determinism() < Determinism::batch_invariant)
-    options.split_k_mode = SplitKMode::none;
-  return options;
+  return form.unsplit && form.split == SplitKMode::automatic ? unsplit(options) : options;
 }
 
 }  // namespace cleave

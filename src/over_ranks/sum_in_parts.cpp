@@ -11,7 +11,6 @@ namespace cleave {
 namespace {
 
 using Part = SumInParts::Part;
-using Product = SumInParts::Product;
 
 /// Where, in its owner's place, a rank's partial results of its rows lie, from a row on.
 size_t in_slot(const SumForm& form, int rank, int64_t first) {
@@ -43,9 +42,7 @@ struct Maker {
       t.scale_a = rows_of(tensors.scale_a, form.rows, first, out.rows());
       t.scale_b = tensors.scale_b;
     }
-    GemmCall call = make_call(t, {.plan = options});
-    set_scalars(1.0f, std::nullopt, call);
-    return {plan(call.problem), call.arguments};
+    return product_of(t, {.plan = options});
   }
 
   /// What has come from a rank, or this one's, of those rows of its own.
@@ -94,10 +91,6 @@ struct Maker {
   }
 };
 
-void launch(const Product& product, void* stream) {
-  if (product.plan != nullptr) product.plan->run(product.arguments, nullptr, 0, stream);
-}
-
 /// What a call does, in its place.
 class Run {
  public:
@@ -110,7 +103,7 @@ class Run {
       beside_.mark(i);
     }
     if (made_.own.plan != nullptr) move_on(made_.own.arguments.d, offset());
-    launch(made_.own, stream_);
+    made_.own.launch(stream_);
     for (size_t i = 0; i < made_.parts.size(); ++i) {
       beside_.await(i);
       add_up(made_.parts[i]);
@@ -124,7 +117,7 @@ class Run {
 
   void leave(const Part& part) {
     for (const auto& [product, owner] : part.leaving) {
-      launch(product, stream_);
+      product.launch(stream_);
       beside_.follow();
       const size_t bytes = size_t(part.rows * form_.columns) * size_of(form_.partial);
       beside_.copy(places_.at(owner, place_) + in_slot(form_, group().rank(), part.first), product.arguments.d, bytes);
@@ -136,7 +129,7 @@ class Run {
     if (form_.onto != nullptr) {
       for (int i = 0; i < group().size() - 1; ++i) move_on(part.joined.arguments.epilogue_inputs[i].data, offset());
       if (form_.gathered) move_on(part.joined.arguments.d, offset());
-      return launch(part.joined, stream_);
+      return part.joined.launch(stream_);
     }
     for (int rank = 0; rank < group().size(); ++rank)
       if (rank != group().rank() || made_.own.plan != nullptr) move_on(part.fold_arguments.partials[rank], offset());

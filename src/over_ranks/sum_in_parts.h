@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cleave/fold.h"
+#include "over_ranks/product.h"
 #include "over_ranks/sum_form.h"
 
 namespace cleave {
@@ -15,11 +16,6 @@ namespace cleave {
 ///
 /// Launches have addresses in the first of the places.
 struct SumInParts {
-  struct Product {
-    std::shared_ptr<const GemmPlan> plan;  // nullptr: what is in `d` is it
-    GemmArguments arguments;
-  };
-
   struct Leaving {
     Product product;
     int owner;

@@ -56,6 +56,7 @@ struct ElementCoord {
 CLEAVE_HD int64_t c_offset(EpilogueConfig config, const EpilogueParams& p, const ElementCoord& at) {
   return int64_t(at.batch) * p.c_batch_stride + epilogue_offset(config.order, p.c_stride, at.row, at.col);
 }
+
 /// Whether a launch adds to D what D is already, as gradients accumulate, and no more: where there is nothing to add, D
 /// stays as it is.
 CLEAVE_HD bool adds_to_d(EpilogueConfig config, const EpilogueParams& p) {

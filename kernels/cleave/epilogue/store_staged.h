@@ -9,8 +9,8 @@
 
 #include "cleave/config/gemm_params.h"
 #include "cleave/config/output.h"
-#include "cleave/config/store_chunk.h"
 #include "cleave/config/reads_ahead.h"
+#include "cleave/config/store_chunk.h"
 #include "cleave/config/threads.h"
 #include "cleave/config/tma_box.h"
 #include "cleave/epilogue/epilogue_op.h"

@@ -29,10 +29,9 @@ from ._transports import (
 
 class Form(NamedTuple):
     """What follows from the sizes, dtypes and options of what is gathered, which are checked once: the same on all
-    ranks but for `columns` and what follows from them."""
+    ranks but for what follows from the product's columns."""
 
     rows: int
-    columns: int  # of the product; 0: there is none
     unsplit: bool  # the product is not split along K
     bytes: int  # of each rank's memory
     call: str  # how ranks name it to each other
@@ -49,21 +48,23 @@ class Form(NamedTuple):
         out_dtype: torch.dtype | None = None,
         activation: str = "none",
     ) -> Form:
-        """out_dtype, activation: of the product."""
+        """columns, out_dtype, activation: of the product; 0: there is none."""
         rows = peers.size * parts[0].shape[0] if rows is None else rows
         _rules.check_share(parts[0], rows, peers)
         large, share = is_large("all_gather", rows, peers.size), peers.share(rows)
         unsplit = large and is_multiplied_by_rank(share, columns)
-        taken = peers.size * share if columns > 0 else share  # all rows are written by those who have them
-        takes = bytes_of(*(((taken, *x.shape[1:]), x.dtype) for x in parts))
         said = ", ".join(f"{list(x.shape[1:])} of {x.dtype}" for x in parts)
         call = f"{peers.operation}(rows={rows}, {said})"
         moved = {"part": rows_of_parts(share) if large else 0, "by_rank": unsplit}
         moved["awaits_all"] = large and comes_at_once(columns, peers.size)
-        by_memory = _core.GatherForm(rows, share, out_dtype, activation, call, **moved) if columns > 0 else None
+        if columns > 0:
+            by_memory = _core.GatherForm(rows, share, out_dtype, activation, call, **moved)
+            takes = sum(by_memory.bytes(peers.size, prod(x.shape[1:]) * x.itemsize) for x in parts)
+        else:
+            by_memory, takes = None, bytes_of(*(((share, *x.shape[1:]), x.dtype) for x in parts))
         bytes = sum(rows * prod(x.shape[1:]) * x.itemsize for x in parts)
         by_nccl = not large and nccl_wins("all_gather", bytes, peers.size)
-        return cls(rows, columns, unsplit, takes, call, by_nccl, by_memory)
+        return cls(rows, unsplit, takes, call, by_nccl, by_memory)
 
     def how(self) -> dict[str, Any]:
         """How K is split inside a GPU: alike for all rows where that is asked of every product."""

@@ -159,7 +159,8 @@ void bind_gather_over_ranks(nb::module_& m) {
           "rows"_a, "share"_a, "out_dtype"_a, "activation"_a, "call"_a, "part"_a = 0, "awaits_all"_a = false,
           "by_rank"_a = false,
           "part: how many of each rank's rows move while others are multiplied, half at least, or 0. Then awaits_all: "
-          "the others' are awaited together; by_rank: they are multiplied rank by rank.");
+          "the others' are awaited together; by_rank: they are multiplied rank by rank.")
+      .def("bytes", &place_bytes, "ranks"_a, "row_bytes"_a, "What gathered rows take of each rank's memory.");
   nb::class_<KnownGathers>(m, "KnownGathers",
                            "Gathered products that were checked before, by what follows from their arguments.")
       .def(nb::init<>())
