@@ -27,6 +27,7 @@ from ..shapes import Part
 from . import report
 
 JUDGED = ",".join(report.TITLES)
+# So many times the shapes that are asked for are drawn.
 DRAWN = 4
 # Results that differ by more than this share of D's norm are other products.
 SAME = 0.05

@@ -95,6 +95,19 @@ def test_a_job_is_the_newest_runs():
         ]
 
 
+def test_shapes_without_a_peer_are_left_out():
+    pytest.importorskip("torch")
+    from bench.peers import Peer
+    from bench.unseen.__main__ import DRAWN, served
+
+    job = EVERY_JOB["grouped fp8 forward"]
+    drawn = job.shapes("validation", DRAWN * 5, 3)
+    even = Peer("even", lambda case: case if case.tokens % 2 == 0 else None, lambda *_: {})
+    nobody = Peer("nobody", lambda _: None, lambda *_: {})
+    found = served(job, "validation", 5, 3, [nobody, even])
+    assert found == [shape for shape in drawn if shape[1] % 2 == 0] and 0 < len(found) < len(drawn)
+
+
 @pytest.mark.parametrize("name", unseen_report.TITLES)
 def test_what_the_planner_takes_can_be_compiled_ahead(name: str):
     """A worker makes the plan anew, by its name and for a GPU that it need not have."""

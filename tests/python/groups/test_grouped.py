@@ -274,3 +274,11 @@ def test_planning_without_arrays() -> None:
     scales = {"scale_a": f32(20, 1), "scale_b": f32(3, 1, 8)}
     expected = cleave.grouped_gemm(a, b, ends, out_dtype="float32", **scales)
     np.testing.assert_array_equal(plan.run(a, b, ends, **scales), expected)
+    plan = cleave.plan_problem(
+        8, 16, 20, batch=3, dtype="float32", layout="tt", grouping="k", accumulate=True, device="cpu",
+    )  # fmt: skip
+    a, b, d = f32(8, 20), f32(20, 16), f32(3, 8, 16)
+    expected = cleave.grouped_gemm(a, b, ends, c=d, out=d.copy())
+    assert (expected[1] == d[1]).all() and (expected[0] != d[0]).any()  # the second group has no rows
+    plan.run(a, b, ends, c=d, out=d)
+    np.testing.assert_array_equal(d, expected)
