@@ -97,6 +97,7 @@ std::vector<ArchChoice> choose_all(const GemmPlan& plan, std::vector<std::string
   for (ArchChoice& each : choices) {
     GemmConfig& config = each.choice.config;
     config.epilogue.c_pairs &= config.store.by_tma;               // else a call's sizes may be odd
+    config.epilogue.c_words = false;                              // or C's rows
     config.operands.static_a = config.operands.static_b = false;  // promised of this plan's calls alone
   }
   return choices;

@@ -15,6 +15,7 @@
 #include "cleave/config/loads.h"
 #include "cleave/config/output.h"
 #include "cleave/config/scale_lines.h"
+#include "cleave/config/staged_c.h"
 #include "cleave/config/threads.h"
 #include "cleave/config/weight_lines.h"
 #include "cleave/memory/tensor_map.h"
@@ -54,6 +55,8 @@ struct SmemPlan {
   uint32_t fixup = 0;       // parallel without clusters: a word for the math threads
   uint32_t warp_parts = 0;  // streamed: weights/warp_parts.h
   uint32_t barriers = 0;    // sm90: full[stages], empty[stages]; streamed: the same of parts
+  uint32_t staged_c = 0;    // stages_c: the tile's rows of C
+  uint32_t c_barriers = 0;  // stages_c: full and empty
   uint32_t bytes = 0;       // dynamic shared memory to ask for
 };
 
@@ -123,6 +126,11 @@ CLEAVE_HD constexpr SmemPlan smem_plan(const GemmConfig& c) {
   if (has_group_maps(c)) {
     plan.group_map = round_up(at, uint32_t(sizeof(TensorMap)));
     at = plan.group_map + uint32_t(sizeof(TensorMap));
+  }
+  if (stages_c(c)) {
+    plan.c_barriers = round_up(at, uint32_t(sizeof(uint64_t)));
+    plan.staged_c = round_up(plan.c_barriers + 2 * uint32_t(sizeof(uint64_t)), 16u);
+    at = plan.staged_c + c.tile.m * staged_c_pitch(c);
   }
   plan.bytes = at;
   return plan;

@@ -5,6 +5,7 @@
 #include "cleave/config/output.h"
 #include "cleave/epilogue/function.h"
 #include "cleave/ptx/load_global.h"
+#include "cleave/ptx/shared.h"
 
 namespace cleave {
 
@@ -28,6 +29,13 @@ class ElementInputs {
   CLEAVE_DEVICE void load(uint32_t element, const char* from, bool exists) {
     constexpr FunctionOperandConfig kInput = epilogue_input(C, I);
     ptx::load_global_if<size_of(kInput.dtype) * (kInput.pairs ? 2 : 1)>(words_.at + kAt<I> + element, from, exists);
+  }
+
+  /// The same of a pair of C in float32 that lies in shared memory.
+  CLEAVE_DEVICE void load_shared_c(uint32_t element, uint32_t from, bool exists) {
+    uint32_t* const words = words_.at + kAt<C.epilogue.function.inputs> + element;
+    words[0] = words[1] = 0;
+    if (exists) ptx::load_shared<8>(from, words);
   }
 
   template <uint32_t I>

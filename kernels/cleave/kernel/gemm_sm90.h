@@ -29,6 +29,7 @@
 #include "cleave/config/loads.h"
 #include "cleave/config/output.h"
 #include "cleave/config/threads.h"
+#include "cleave/epilogue/staged_c.h"
 #include "cleave/epilogue/store_quantized.h"
 #include "cleave/epilogue/store_staged.h"
 #include "cleave/epilogue/zero_rest.h"
@@ -70,12 +71,6 @@ CLEAVE_DEVICE void add_slices_in_turn(const Params<C>& p, CtaScheduler<C>& sched
   }
 }
 
-/// Whether a tile of a group of K, which may have no rows, adds nothing to D.
-template <GemmConfig C>
-CLEAVE_DEVICE bool adds_nothing(const Params<C>& p, const WorkTile& work) {
-  return work.range.size() == 0 && adds_to_d(C.epilogue, p.epilogue);
-}
-
 template <GemmConfig C>
 CLEAVE_DEVICE void consume(const Params<C>& p, const CtaCoord<C>& cta, uint32_t smem, uint8_t* shared) {
   constexpr SmemPlan kPlan = smem_plan(C);
@@ -90,6 +85,7 @@ CLEAVE_DEVICE void consume(const Params<C>& p, const CtaCoord<C>& cta, uint32_t 
   Mainloop<C> mainloop(p, smem, first_row, cta.rank - cta.share_rank);
   StagedStore<C> staged_store(smem + kPlan.staging, warpgroup);
   [[maybe_unused]] PairedReach<C> paired(smem, shared, warpgroup, cta.rank ^ 1);
+  [[maybe_unused]] StagedC<C> staged_c(p, smem);
   Sums<C> sums;
 
   auto scheduler = cta.scheduler(p.schedule);
@@ -129,7 +125,13 @@ CLEAVE_DEVICE void consume(const Params<C>& p, const CtaCoord<C>& cta, uint32_t 
         GlobalBroadcast<C> global(p, tile);
         store_direct<C>(p, tile, global, sums);
       } else if constexpr (C.schedule.grouping == Grouping::k && C.epilogue.has_c) {
-        if (!adds_nothing<C>(p, work)) store_direct<C>(p, tile, broadcast, sums);
+        if (!adds_nothing<C>(p, work)) {
+          if constexpr (stages_c(C)) {
+            staged_c.store(tile, broadcast, sums);
+          } else {
+            store_direct<C>(p, tile, broadcast, sums);
+          }
+        }
       } else {
         store_direct<C>(p, tile, broadcast, sums);
       }
@@ -183,6 +185,7 @@ CLEAVE_DEVICE void gemm_sm90(const Params<C>& p) {
     }
     if constexpr (C.cluster.k > 1) ClusterReduce<C>{smem, cta.k_rank, cta.share_rank}.init();
     if constexpr (pairs_scales(C)) PairedReach<C>::init(smem);
+    if constexpr (stages_c(C)) StagedC<C>::init(smem);
     ptx::fence_mbarrier_init();
   }
   constexpr uint32_t kFirstBeside = kFirst + 128 - threads_beside(C);
@@ -212,6 +215,9 @@ CLEAVE_DEVICE void gemm_sm90(const Params<C>& p) {
     }
     if constexpr (copies_beside(C) && !loads_before_meeting(C)) {
       if (!whole_lines && threadIdx.x >= kFirstBeside) produce_beside<C>(p, cta, smem, [] {});
+    }
+    if constexpr (stages_c(C) && !copies_beside(C)) {
+      if (threadIdx.x >= kFirstBeside) produce_c<C>(p, cta, smem);
     }
     if constexpr (C.cluster.k > 1 && kPlan.cluster_over_stages) {
       __syncwarp();

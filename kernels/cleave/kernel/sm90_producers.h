@@ -7,6 +7,7 @@
 #include "cleave/config/smem_plan.h"
 #include "cleave/config/threads.h"
 #include "cleave/conv_load/gather_loader.h"
+#include "cleave/epilogue/staged_c.h"
 #include "cleave/kernel/tma_producer.h"
 #include "cleave/mainloop/listed_rows_loader.h"
 #include "cleave/mainloop/narrow_loader.h"
@@ -86,7 +87,26 @@ struct LoaderBeside<C> {
 };
 }  // namespace detail
 
-/// The same for what threads copy beside the TMA lane. Where that begins before the CTA's threads `meet`, so do they;
+/// A tile's C, by the threads beside the TMA lane.
+template <GemmConfig C>
+CLEAVE_DEVICE void load_c(const Params<C>& p, const CtaCoord<C>& cta, const WorkTile& work, StagedC<C>& staged_c) {
+  if constexpr (stages_c(C)) {
+    constexpr uint32_t kThreads = threads_beside(C);
+    if (adds_nothing<C>(p, work)) return;
+    staged_c.template load<kThreads>(cta.tile(p, Fragment<C>(0), work), threadIdx.x % 128 - (128 - kThreads));
+  }
+}
+
+/// C alone, where nobody copies beside the TMA lane.
+template <GemmConfig C>
+CLEAVE_DEVICE void produce_c(const Params<C>& p, const CtaCoord<C>& cta, uint32_t smem) {
+  StagedC<C> staged_c(p, smem);
+  auto scheduler = cta.scheduler(p.schedule);
+  wait_late<C>();
+  for (WorkTile work; scheduler.next(work);) load_c(p, cta, work, staged_c);
+}
+
+/// As produce_together(), for what threads copy beside the TMA lane, and C. Where that begins before the CTA's threads `meet`, so do they;
 /// to arrive, they wait until another warp has made the barriers.
 template <GemmConfig C, class Meet>
 CLEAVE_DEVICE void produce_beside(const Params<C>& p, const CtaCoord<C>& cta, uint32_t smem, const Meet& meet) {
@@ -100,6 +120,7 @@ CLEAVE_DEVICE void produce_beside(const Params<C>& p, const CtaCoord<C>& cta, ui
   constexpr uint32_t kOthers = 128 - threads_beside(C);  // of the warpgroup, before these
   typename detail::LoaderBeside<C>::type loader(p, threadIdx.x % 128 - kOthers);
   const Fragment<C> fragment(0);
+  [[maybe_unused]] StagedC<C> staged_c(p, smem);
   auto scheduler = cta.scheduler(p.schedule);
   wait_late<C>();
   WorkTile work;
@@ -118,6 +139,9 @@ CLEAVE_DEVICE void produce_beside(const Params<C>& p, const CtaCoord<C>& cta, ui
   for (; more; more = scheduler.next(work)) {
     if (loaded == 0) loader.start(work, cta.tile(p, fragment, work));
     for (uint32_t i = loaded; i < work.k_count; ++i) {
+      // Nobody waits for it here: this stage is empty once the tile is multiplied, and that is begun behind the last
+      // one's epilogue.
+      if (i == C.tile.stages) load_c(p, cta, work, staged_c);
       ptx::mbarrier_wait(empty + state.stage * 8, state.parity ^ 1);
       if constexpr (C.operands.listed) {
         loader.load(smem, state.stage);
@@ -127,6 +151,7 @@ CLEAVE_DEVICE void produce_beside(const Params<C>& p, const CtaCoord<C>& cta, ui
       ptx::copy_async_arrive(full + state.stage * 8);
       state.advance();
     }
+    if (work.k_count <= C.tile.stages) load_c(p, cta, work, staged_c);
     loaded = 0;
   }
 }

@@ -17,6 +17,13 @@ bool c_has_pairs(const GemmProblem& p, bool fuses_classes) {
   return p.has_c && has_pairs(c, p, fuses_classes);
 }
 
+bool c_has_words(const GemmProblem& p) {
+  const bool plain = p.has_c && p.c.dtype == DType::f32 && p.d.dtype == DType::f32 && p.epilogue.function == nullptr &&
+                     output_order(p).value_or(Order::row) == Order::row;
+  const bool rows = p.n % 4 == 0 && p.c.stride_row % 4 == 0 && p.c.stride_batch % 4 == 0 && p.c.alignment >= 16;
+  return p.groups.dimension == Grouping::k && plain && rows;
+}
+
 FunctionConfig function_config(const GemmProblem& p, bool fuses_classes) {
   FunctionConfig config;
   config.function = p.epilogue.function;

@@ -12,4 +12,7 @@ FunctionConfig function_config(const GemmProblem& problem, bool fuses_classes);
 /// EpilogueConfig::c_pairs; the same problem.
 bool c_has_pairs(const GemmProblem& problem, bool fuses_classes);
 
+/// EpilogueConfig::c_words: of what is added to float32 in groups of K.
+bool c_has_words(const GemmProblem& problem);
+
 }  // namespace cleave

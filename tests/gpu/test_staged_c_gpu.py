@@ -1,0 +1,107 @@
+"""Sums of groups of K that are added to float32: its rows come through shared memory while the tile is multiplied
+(config/staged_c.h)."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+import cleave
+from cleave import _core
+
+torch = pytest.importorskip("torch", minversion="2.10")
+
+KERNELS = (
+    *(("float8", f"128x128{shared}") for shared in ("", " multicast 2x1", " multicast 1x2")),
+    *(("float8", tile) for tile in ("128x192", "256x96", "64x128", "64x64")),
+    *(("bfloat16", tile) for tile in ("128x128", "128x128 multicast 1x2", "128x192", "64x128", "64x64")),
+)
+ENDS = ([128, 128, 1280, 1536], [0, 0, 0, 2048], [2048, 2048, 2048, 2048], [0, 0, 0, 0], [512, 1024, 1152, 1408])
+CANARY = -77.0
+
+
+class Sums:
+    """[m, K] times [K, n], of integers: float8 has scales of 1x128 of both."""
+
+    def __init__(self, m: int, n: int, dtype: str = "float8") -> None:
+        torch.manual_seed(m * n)
+        self.scaled = dtype == "float8"
+        own = torch.float8_e4m3fn if self.scaled else torch.bfloat16
+        self.a, self.b = (torch.randint(-4, 5, (x, 2048), device="cuda").to(own) for x in (m, n))
+        least, end = (-2, 3) if self.scaled else (0, 1)
+        self.scale_a, self.scale_b = (2.0 ** torch.randint(least, end, (x, 16), device="cuda") for x in (m, n))
+        self.offs = torch.zeros(4, dtype=torch.int32, device="cuda")
+
+    def run(self, kernel: str | None = None, beta: float = 1.0, alpha: float = 1.0, **given) -> None:
+        given |= {"scale_a": self.scale_a, "scale_b": self.scale_b.T} if self.scaled else {}
+        plan = cleave.plan_grouped_gemm(self.a, self.b.T, self.offs, alignment=128, **given)
+        if kernel is not None:
+            plan = _core.plan_as(plan, f"sm90 {kernel}")
+        plan.run(self.a, self.b.T, offs=self.offs, alpha=alpha, beta=beta, **given)
+
+    def expected(self) -> torch.Tensor:
+        a, b = (
+            x.double() * scale.double().repeat_interleave(128, 1)
+            for x, scale in ((self.a, self.scale_a), (self.b, self.scale_b))
+        )
+        return torch.stack([a[:, begin:end] @ b[:, begin:end].T for begin, end in pairwise([0, *self.offs.tolist()])])
+
+
+def padded(m: int, n: int, pitch: int, first: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Integers [4, m, n] that begin with element `first` of a buffer, and that buffer, which is larger."""
+    buffer = torch.full((4 * m * pitch + 8,), CANARY, device="cuda")
+    view = buffer[first : first + 4 * m * pitch].view(4, m, pitch)[:, :, :n]
+    view.copy_(torch.randint(-8, 9, (4, m, n), device="cuda"))
+    return view, buffer
+
+
+@pytest.mark.parametrize(("dtype", "kernel"), KERNELS)
+@pytest.mark.parametrize(("m", "n", "pitch", "first"), [(320, 264, 264, 0), (1000, 516, 520, 4), (264, 130, 132, 2)])
+def test_sums_are_added_in_place(dtype: str, kernel: str, m: int, n: int, pitch: int, first: int) -> None:
+    sums = Sums(m, n, dtype)
+    for ends in ENDS:
+        sums.offs.copy_(torch.tensor(ends))
+        d, buffer = padded(m, n, pitch, first)
+        want = d.double()
+        others = buffer.clone()
+        for _ in range(2):
+            sums.run(kernel, c=d, out=d)
+            want += sums.expected()
+        assert torch.equal(d.double(), want)
+        others[first : first + 4 * m * pitch].view(4, m, pitch)[:, :, :n] = d
+        assert torch.equal(buffer, others)
+
+
+@pytest.mark.parametrize(("dtype", "kernel"), KERNELS)
+@pytest.mark.parametrize("beta", [-0.5, 0.0])
+def test_c_apart(dtype: str, kernel: str, beta: float) -> None:
+    """It is not read where beta is 0, so it may be NaN then."""
+    m, n = 520, 392
+    sums, out = Sums(m, n, dtype), torch.empty(4, m, n, device="cuda")
+    for ends in ENDS:
+        sums.offs.copy_(torch.tensor(ends))
+        c, _ = padded(m, n, 400, 0)
+        want = 2.0 * sums.expected() + (beta * c.double() if beta else 0.0)
+        if not beta:
+            c.fill_(float("nan"))
+        out.fill_(CANARY)
+        sums.run(kernel, alpha=2.0, beta=beta, c=c, out=out)
+        assert torch.equal(out.double(), want)
+
+
+def test_what_replays_add() -> None:
+    """By the kernel that the library chooses, with groups of other sizes each time."""
+    sums, d = Sums(640, 512), torch.zeros(4, 640, 512, device="cuda")
+    sums.run(c=d, out=d)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(3):
+            sums.run(c=d, out=d)
+    d.zero_()
+    want = torch.zeros_like(d, dtype=torch.float64)
+    for ends in ENDS:
+        sums.offs.copy_(torch.tensor(ends))
+        graph.replay()
+        want += 3 * sums.expected()
+    assert torch.equal(d.double(), want)
