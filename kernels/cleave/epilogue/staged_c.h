@@ -40,8 +40,10 @@ class StagedC {
     if (p_.epilogue.beta == 0.0f) return;
     ptx::mbarrier_wait(full_ + 8, parity_ ^ 1);
     parity_ ^= 1;
-    const uint32_t rows = min_of(C.tile.m, tile.m_end(p_.size) - tile.m0);
-    const uint32_t bytes = min_of(C.tile.n, tile.n_end(p_.size) - tile.n0) * 4;
+    const uint32_t m_end = tile.m_end(p_.size), n_end = tile.n_end(p_.size);
+    const bool exists = tile.m0 < m_end && tile.n0 < n_end;  // else of a cluster that reaches beyond D
+    const uint32_t rows = exists ? min_of(C.tile.m, m_end - tile.m0) : 0;
+    const uint32_t bytes = min_of(C.tile.n, n_end - tile.n0) * 4;
     if (thread == 0) ptx::mbarrier_arrive_expect(full_, rows * bytes);
     const float* const c =
         static_cast<const float*>(p_.epilogue.c) + c_offset(C.epilogue, p_.epilogue, {tile.m0, tile.n0, tile.batch});
