@@ -48,7 +48,7 @@ class GroupedJob:
 _FP8 = {"dtype": "float8_e4m3fn", "out_dtype": "bfloat16"}
 _BLOCKS = _FP8 | {"scaling": "block_128x128"}
 _ROWS = _FP8 | {"scaling": "row", "use_fast_accum": True}
-_MAIN_GRAD = {"form": "wgrad", "scaling": "block_1x128", "out_dtype": "float32", "accumulate": True}
+_MAIN_GRAD = {"form": "wgrad", "out_dtype": "float32", "accumulate": True}
 
 GROUPED_JOBS = {
     job.name: job
@@ -56,7 +56,13 @@ GROUPED_JOBS = {
         *(GroupedJob(f"grouped bf16 {form}", {"form": form}) for form in ("forward", "dgrad", "wgrad")),
         *(GroupedJob(f"grouped fp8 {form}", _BLOCKS | {"form": form}) for form in ("forward", "dgrad")),
         GroupedJob("grouped fp8 wgrad", _FP8 | {"form": "wgrad", "scaling": "block_1x128"}),
-        GroupedJob("grouped fp8 main_grad", _FP8 | _MAIN_GRAD, padded=128, fitted_as="grouped fp8 wgrad"),
+        GroupedJob("grouped bf16 main_grad", _MAIN_GRAD, fitted_as="grouped bf16 wgrad"),
+        GroupedJob(
+            "grouped fp8 main_grad",
+            _FP8 | _MAIN_GRAD | {"scaling": "block_1x128"},
+            padded=128,
+            fitted_as="grouped fp8 wgrad",
+        ),
         *(GroupedJob(f"grouped fp8 rows {form}", _ROWS | {"form": form}) for form in ("forward", "dgrad")),
         GroupedJob("grouped fp8 rows wgrad", _ROWS | {"form": "wgrad"}, padded=128, fitted_as="grouped fp8 wgrad"),
         GroupedJob("grouped int8 forward", {"dtype": "int8", "form": "forward", "scaling": "row"}),

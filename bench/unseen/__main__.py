@@ -7,6 +7,7 @@ the launches (between.py), operand sets that leave L2 cold. Every row is kept; t
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import sys
 import time
 from collections.abc import Sequence
@@ -29,6 +30,8 @@ from . import report
 JUDGED = ",".join(report.TITLES)
 # So many times the shapes that are asked for are drawn.
 DRAWN = 4
+# Seconds of a row, kernels compiled, after which something does not end: the run does, with a trace.
+HUNG = 120
 # Results that differ by more than this share of D's norm are other products.
 SAME = 0.05
 
@@ -57,7 +60,10 @@ def main(argv: list[str] | None = None) -> int:
         for shape, _ in pairs.compiled_ahead(job, drawn, own_choice, pool):
             if left == 0 or time.monotonic() > deadline:
                 break
-            if row := measure(job, shape, found, sets, between, arguments.rounds):
+            faulthandler.dump_traceback_later(HUNG, exit=True)
+            row = measure(job, shape, found, sets, between, arguments.rounds)
+            faulthandler.cancel_dump_traceback_later()
+            if row:
                 rows.append(row)
                 report.write(arguments.out, arguments.part, facts, rows, notes)  # a run may be cut off
                 left -= 1

@@ -37,6 +37,7 @@ TITLES = {
     "grouped bf16 forward": "Experts, bfloat16, forward",
     "grouped bf16 dgrad": "Experts, bfloat16, data gradient",
     "grouped bf16 wgrad": "Experts, bfloat16, weight gradient",
+    "grouped bf16 main_grad": "Experts, bfloat16, weight gradient added to float32",
     "grouped fp8 forward": "Experts, fp8, scales of blocks, forward",
     "grouped fp8 dgrad": "Experts, fp8, scales of blocks, data gradient",
     "grouped fp8 main_grad": "Experts, fp8, scales of blocks, weight gradient added to float32",

@@ -42,6 +42,11 @@ void gradients(Collector& all) {
     gradient.groups.apart = true;
     all.visit(grouped(gradient, Grouping::k), split, split == SplitKMode::none);
   }
+  gradient.has_c = true;
+  for (const bool apart : {false, true}) {
+    gradient.groups.apart = apart;
+    all.visit(grouped(gradient, Grouping::k), SplitKMode::none, true);
+  }
 }
 
 /// Groups of rows that a list names: what threads copy beside scales.

@@ -8,6 +8,7 @@
 #include "all_kernels/typical_problems.h"
 #include "cleave/config/clusters.h"
 #include "cleave/config/scale_lines.h"
+#include "cleave/config/staged_c.h"
 #include "cleave/config/threads.h"
 #include "cleave/device.h"
 #include "cleave/epilogue.h"
@@ -157,6 +158,51 @@ TEST(Choice, StreamKCutsNoLineLongerThanIsCounted) {
   EXPECT_FALSE(choose(p, "sm90 128x128 stream_k 1").has_value()) << "136 tiles of 2^25 k blocks";
   p.m = p.n = 128;
   EXPECT_TRUE(choose(p, "sm90 128x128 stream_k 1").has_value());
+}
+
+/// Groups of K, which are added to float32.
+GemmProblem added_gradients(DType type) {
+  using namespace typical;
+  const bool scaled = size_of(type) == 1;
+  const Major major = scaled ? Major::k : Major::mn;
+  GemmProblem p = grouped(product(type, type, DType::f32, major, major), Grouping::k);
+  p.has_c = true;
+  if (!scaled) return p;
+  p.scale_a = p.scale_b = kLines;
+  p.groups.bounds = GroupBounds::aligned_ends;
+  p.groups.spacing = 128;
+  return p;
+}
+
+bool stages_c(const GemmProblem& p, const char* spec) {
+  const auto choice = choose(p, spec);
+  return choice.has_value() && stages_c(choice->config);
+}
+
+TEST(Choice, WholeWordsOfCComeThroughSharedMemory) {
+  for (const DType type : {DType::e4m3, DType::bf16}) {
+    const GemmProblem p = added_gradients(type);
+    for (const char* spec : {"sm90 64x64", "sm90 128x128", "sm90 128x128 multicast 2x1", "sm90 128x192"}) {
+      EXPECT_TRUE(stages_c(p, spec)) << spec;
+      EXPECT_GE(choose(p, spec)->config.tile.stages, 3u) << spec;
+    }
+    for (const char* spec : {"sm90 128x128 stream_k 1", "sm90 128x128 transposed", "sm90 256x128", "portable 64x64"}) {
+      ASSERT_TRUE(choose(p, spec).has_value()) << spec;
+      EXPECT_FALSE(stages_c(p, spec)) << spec;
+    }
+    const auto other = [&](auto change) {
+      GemmProblem q = p;
+      change(q);
+      return stages_c(q, "sm90 128x128");
+    };
+    EXPECT_TRUE(other([](GemmProblem& q) { q.c.stride_row += 4; }));
+    EXPECT_FALSE(other([](GemmProblem& q) { q.c.stride_row += 2; }));
+    EXPECT_FALSE(other([](GemmProblem& q) { q.c.stride_batch += 2; }));
+    EXPECT_FALSE(other([](GemmProblem& q) { q.c.alignment = 8; }));
+    EXPECT_FALSE(other([](GemmProblem& q) { q.n -= 2; }));
+    EXPECT_FALSE(other([](GemmProblem& q) { q.c.dtype = DType::bf16; }));
+    EXPECT_FALSE(other([](GemmProblem& q) { q.has_c = false; }));
+  }
 }
 
 // What B is promised to be goes with it to A's place; a walk that takes the producer's registers has no use for it.

@@ -13,6 +13,7 @@
 #include "all_kernels/all_configs.h"
 #include "cleave/config/clusters.h"
 #include "cleave/config/dependent_launch.h"
+#include "cleave/config/staged_c.h"
 #include "cleave/device.h"
 #include "cleave/epilogue.h"
 #include "cleave/gemm.h"
@@ -117,6 +118,13 @@ TEST(Kernels, CBesideTwoWavesCompilesWithoutSpills) {
     const bool plain = whole && !c.epilogue.function.given && sharers(c) == 1 && c.epilogue.bias == Bias::none;
     return !plain || !c.epilogue.has_c || !has_two_waves(c) || accumulators(c) < 128;
   });
+  compile_all(configs, "sm_90a");
+}
+
+/// What comes through shared memory stands in registers beside the sums.
+TEST(Kernels, StagedCCompilesWithoutSpills) {
+  std::vector<GemmConfig> configs = all_configs(hopper());
+  std::erase_if(configs, [](const GemmConfig& c) { return !stages_c(c); });
   compile_all(configs, "sm_90a");
 }
 

@@ -4,7 +4,7 @@
 //            producers     the last warpgroup, which gives most of its registers to the consumers:
 //                          one lane loads operands by TMA, another one packed weights, a third one their scales;
 //                          two or three warps copy block scales, other scales of weights, a narrow operand, or one
-//                          whose rows a list names;
+//                          whose rows a list names, and three ask for a tile's C (epilogue/staged_c.h);
 //                          or, where few channels are gathered, all threads copy (conv_load/gather_loader.h)
 // Pipelines  full[stage]   producers -> consumers: an arrival with the stage's bytes from the TMA lane, another with
 //                          theirs for packed weights (and their scales), and one from every thread that copies (64,

@@ -106,8 +106,8 @@ CLEAVE_DEVICE void produce_c(const Params<C>& p, const CtaCoord<C>& cta, uint32_
   for (WorkTile work; scheduler.next(work);) load_c(p, cta, work, staged_c);
 }
 
-/// As produce_together(), for what threads copy beside the TMA lane, and C. Where that begins before the CTA's threads `meet`, so do they;
-/// to arrive, they wait until another warp has made the barriers.
+/// As produce_together(), for what threads copy beside the TMA lane, and C. Where that begins before the CTA's threads
+/// `meet`, so do they; to arrive, they wait until another warp has made the barriers.
 template <GemmConfig C, class Meet>
 CLEAVE_DEVICE void produce_beside(const Params<C>& p, const CtaCoord<C>& cta, uint32_t smem, const Meet& meet) {
   constexpr SmemPlan kPlan = smem_plan(C);
