@@ -1,6 +1,6 @@
-// C through shared memory: its rows come by bulk copies while the tile is multiplied, and the next tile's as soon as they
-// are in registers, while the sums are still stored. Reading C from global memory instead, no SM has anything to multiply
-// meanwhile (docs/notes/2026-11-grouped-gemm.md).
+// C through shared memory: a tile's rows come by bulk copies while it is multiplied, and the next one's as soon as they
+// are in registers, while the sums are still stored. With C from global memory a CTA has nothing else to do until it is
+// there (docs/notes/2026-11-grouped-gemm.md).
 #pragma once
 
 #include "cleave/config/reads_ahead.h"

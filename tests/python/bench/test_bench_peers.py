@@ -207,10 +207,11 @@ def test_deepgemm_adds_weight_gradients(monkeypatch, options):
     monkeypatch.setitem(sys.modules, "deep_gemm", RecordedDeepGemm("deep_gemm"))
     monkeypatch.delitem(sys.modules, "bench.peers.deepgemm_k_grouped", raising=False)
     (peer,), missing = peers.load(["deepgemm_k_grouped"])
-    case = grouped.Case(3, 600, 64, 160, form="wgrad", out_dtype="float32", accumulate=True, **options)
+    case = grouped.Case(3, 600, 128, 256, form="wgrad", out_dtype="float32", accumulate=True, **options)
     served, library = peer.serves(case), arrays.TorchArrays("cpu")
     assert not missing and "aligned to 128" in served.title and "accumulated" in served.title
-    assert peer.serves(replace(case, accumulate=False)) is None and peer.serves(replace(case, tokens=150)) is None
+    for left_out in ({"accumulate": False}, {"tokens": 150}, {"n": 160}, {"k": 320}):
+        assert peer.serves(replace(case, **left_out)) is None
     operands = grouped.make_operands(library, served)
     (call,) = peer.calls(served, operands).values()
     (ours,), _ = grouped.ours(library, served, [operands])
