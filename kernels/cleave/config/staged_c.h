@@ -8,8 +8,8 @@ namespace cleave {
 /// Elements of the largest tile whose C leaves room for three stages of operands.
 constexpr uint32_t kMostStagedC = 24576;
 
-/// Whether a tile's C comes by bulk copies, row by row, while the tile is multiplied: in groups of K, where products are
-/// often little work beside what they are added to.
+/// Whether a tile's C comes by bulk copies, row by row, while the tile is multiplied: in groups of K, whose products
+/// are often little work beside what they are added to.
 CLEAVE_HD constexpr bool stages_c(const GemmConfig& c) {
   const bool whole = c.schedule.split == SplitKMode::none && !c.schedule.in_turn && !c.warps.pingpong;
   return c.epilogue.c_words && has_wgmma(c.family) && c.schedule.grouping == Grouping::k && whole &&
