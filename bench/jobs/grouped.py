@@ -56,9 +56,9 @@ GROUPED_JOBS = {
         *(GroupedJob(f"grouped bf16 {form}", {"form": form}) for form in ("forward", "dgrad", "wgrad")),
         *(GroupedJob(f"grouped fp8 {form}", _BLOCKS | {"form": form}) for form in ("forward", "dgrad")),
         GroupedJob("grouped fp8 wgrad", _FP8 | {"form": "wgrad", "scaling": "block_1x128"}),
-        GroupedJob("grouped bf16 main_grad", _MAIN_GRAD, fitted_as="grouped bf16 wgrad"),
+        GroupedJob("grouped bf16 main grad", _MAIN_GRAD, fitted_as="grouped bf16 wgrad"),
         GroupedJob(
-            "grouped fp8 main_grad",
+            "grouped fp8 main grad",
             _FP8 | _MAIN_GRAD | {"scaling": "block_1x128"},
             padded=128,
             fitted_as="grouped fp8 wgrad",

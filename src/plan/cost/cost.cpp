@@ -63,13 +63,15 @@ constexpr double kMemoryEfficiency = 0.85;
 constexpr double kReadAgain = 0.25;   // share of an operand that a second tile reads from memory again
 constexpr double kShareClocks = 350;  // CTAs that share loads wait for each other's tiles
 constexpr double kExposed = 0.1;
-constexpr double kLateC = 1.18;        // of groups' tiles of one k block: C is waited for, unless two tiles take turns,
-constexpr double kAcrossC = 1.06;      // and comes column by column where the product is transposed
-constexpr double kLateRows = 256;      // of a group, from which on that was measured
-constexpr double kLaunchUs = 1.5;      // start, tensor maps, barriers, the last CTA's drain
-constexpr double kFirstBytesUs = 0.5;  // from the first load to the first multiplication
-constexpr double kSignalUs = 0.9;      // a release in one CTA seen by an acquire in another
-constexpr double kClusterUs = 0.75;    // a cluster's launch and its join's latency
+constexpr double kLateC = 1.18;    // of groups' tiles of one k block: C is waited for, unless two tiles take turns,
+constexpr double kAcrossC = 1.06;  // and comes column by column where the product is transposed
+constexpr double kLateGradients = 1.1;  // of groups of K, whose C does not come while they are multiplied; if it does
+constexpr double kSharedGradients = 0.92;     // and operands are shared: with D and C, they are what L2 is busy with
+constexpr double kLateRows = 256;             // of a group, from which on that was measured
+constexpr double kLaunchUs = 1.5;             // start, tensor maps, barriers, the last CTA's drain
+constexpr double kFirstBytesUs = 0.5;         // from the first load to the first multiplication
+constexpr double kSignalUs = 0.9;             // a release in one CTA seen by an acquire in another
+constexpr double kClusterUs = 0.75;           // a cluster's launch and its join's latency
 constexpr double kPartialBytesPerClock = 23;  // one SM moving partials
 constexpr double kStreamPenalty = 1.33;       // clusters at different places along K share nothing in L2
 constexpr double kTileClocks = 460;           // of an epilogue, beside its elements
@@ -214,9 +216,13 @@ class Prediction {
  private:
   bool is_ragged() const { return s_.grouping == Grouping::m || s_.grouping == Grouping::n; }
 
-  /// How much longer a product takes that adds to C, such as a low-rank adapter's second one.
+  /// How much longer a product takes that adds to C, such as a low-rank adapter's second one, or gradients.
   double late_c() const {
     const GemmProblem& p = choice_.problem;
+    if (s_.grouping == Grouping::k) {
+      if (!c_.epilogue.has_c || !has_wgmma(c_.family)) return 1;
+      return !stages_c(c_) ? kLateGradients : sharers_ > 1 && c_.scales.promote ? kSharedGradients : 1;
+    }
     const double rows = double(s_.grouping == Grouping::m ? p.m : p.n) / double(p.batch);
     if (!is_ragged() || s_.k_blocks > 1 || !c_.epilogue.has_c || rows < kLateRows) return 1;
     return (c_.warps.pingpong ? 1 : kLateC) * (choice_.spec.transposed ? kAcrossC : 1);
@@ -357,20 +363,6 @@ double found_scales_factor(const Choice& choice) {
   return two_bytes ? 0.95 : 1.0;
 }
 
-/// The same where sums of groups of K are added to what is there, from 40 shapes of 8-bit operands on an H200: without
-/// C in shared memory a tile waits for it, and with it what L2 has to bring counts
-/// (docs/notes/2026-11-grouped-gemm.md).
-double added_factor(const Choice& choice) {
-  const GemmConfig& c = choice.config;
-  if (!c.epilogue.has_c || c.schedule.grouping != Grouping::k || !has_wgmma(c.family)) return 1.0;
-  if (!stages_c(c)) return 1.1;
-  return sharers(c) > 1 && c.scales.promote ? 0.92 : 1.0;
-}
-
-double unmeasured_factor(const Choice& choice) {
-  return found_scales_factor(choice) * added_factor(choice);
-}
-
 /// stream_k of groups of rows or columns was measured for a sixth of their shapes. It is taken where it is 3 % ahead:
 /// wherever it was ahead at all, shapes left out of the fit lost 0.6 % (docs/notes/2026-11-choice.md).
 double doubt(const Choice& choice) {
@@ -418,7 +410,7 @@ bool is_predicted_product(const Choice& choice) {
 }
 
 double predict_roughly_us(const Choice& choice, const DeviceInfo& device) {
-  return product_roughly_us(choice, device) * unmeasured_factor(choice) + apart_us(choice, device);
+  return product_roughly_us(choice, device) * found_scales_factor(choice) + apart_us(choice, device);
 }
 
 ProductTime predict_other(const Choice& choice, const DeviceInfo& device) {
@@ -434,7 +426,7 @@ double predict_us(const Choice& choice, const DeviceInfo& device) {
                                ? predict_product(choice, device, product_constants(mainloop_kind(choice.config)))
                                : predict_other(choice, device);
   const double residual = product_residual(*kind, product_features(choice, device, time));
-  return time.us * residual * doubt(choice) * unmeasured_factor(choice) + apart_us(choice, device);
+  return time.us * residual * doubt(choice) * found_scales_factor(choice) + apart_us(choice, device);
 }
 
 }  // namespace cleave

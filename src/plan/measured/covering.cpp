@@ -34,7 +34,9 @@ constexpr const char* kJobs[] = {"bf16 tn",
                                  "grouped fp8 forward",
                                  "grouped fp8 dgrad",
                                  "grouped fp8 wgrad",
+                                 "grouped fp8 main grad",
                                  "grouped fp8 rows forward",
+                                 "grouped fp8 rows dgrad",
                                  "grouped int8 forward",
                                  "conv fprop",
                                  "conv dgrad",
@@ -80,11 +82,13 @@ std::vector<Spec> of_jobs(Jobs jobs, Jobs alike) {
 /// Groups of K are weight gradients; for the others, B's layout tells forward products from data gradients.
 std::vector<Spec> grouped_set(const GemmProblem& p) {
   const bool eight = size_of(p.a.dtype) == 1;
-  if (p.groups.dimension == Grouping::k)
-    return eight ? of_jobs({"grouped fp8 wgrad"}) : of_jobs({"grouped bf16 wgrad"});
+  if (p.groups.dimension == Grouping::k) {
+    if (!eight) return of_jobs({"grouped bf16 wgrad"});
+    return p.has_c ? of_jobs({"grouped fp8 main grad"}) : of_jobs({"grouped fp8 wgrad"});
+  }
   if (p.scale_a.kind == Scaling::block) return of_jobs({"grouped fp8 forward", "grouped fp8 dgrad"});
   if (p.a.dtype == DType::i8) return of_jobs({"grouped int8 forward"});
-  if (eight) return of_jobs({"grouped fp8 rows forward"});
+  if (eight) return of_jobs({"grouped fp8 rows forward", "grouped fp8 rows dgrad"});
   const bool forward = operand_layouts(p).b.major == Major::k;
   return forward ? of_jobs({"grouped bf16 forward"}) : of_jobs({"grouped bf16 dgrad"});
 }
