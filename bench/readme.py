@@ -49,7 +49,11 @@ def replaced(text: str, table: str) -> str:
 
 
 JOBS = ("grouped_loop", "host")
-REPORTS = {"unseen": unseen.summaries, "distributed": distributed.summaries}
+REPORTS = {
+    "unseen": unseen.summaries,
+    "distributed": distributed.summaries,
+    "distributed_unseen": distributed.summaries,
+}
 
 
 def job_lines(directory: Path) -> list[str]:

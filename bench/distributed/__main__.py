@@ -3,7 +3,8 @@
     torchrun --nproc-per-node 2 -m bench.distributed --out bench/results/distributed.json
 
 Each case is measured by all ways in turn, seven rounds of them; a way's time is the median of its rounds on the rank
-where that is longer. Local sizes are those of Llama-3-70B at TP2 and at TP8, whatever the number of ranks here. With
+where that is longer. Local sizes are those of a --model at TP2 and at TP8, whatever the number of ranks here: what was
+measured of Llama-3-70B is what constants and thresholds follow from, DeepSeek-V3 is what they are judged by. With
 --seconds, no case is begun after so long. With --refit, what calls over ranks are said to cost, and whether an
 all-reduce takes one trip or two, is fitted to these times (bench.distributed.fit): for other GPUs than those of
 bench/results, or other links between them.
@@ -31,19 +32,34 @@ from . import report
 from .rounds import CALLS, Call, all_go_on, captured, times_of
 
 # Name, operation, N, K; K of a rank where it is dealt, N of a rank where that is.
-SHAPES = (
-    ("o, TP8", "reduce_scatter", 8192, 1024),
-    ("down, TP8", "reduce_scatter", 8192, 3584),
-    ("qkv, TP8", "all_gather", 1280, 8192),
-    ("gate_up, TP8", "all_gather", 7168, 8192),
-    ("o, TP8", "all_reduce", 8192, 1024),
-    ("down, TP8", "all_reduce", 8192, 3584),
-    ("o, TP2", "reduce_scatter", 8192, 4096),
-    ("down, TP2", "reduce_scatter", 8192, 14336),
-    ("qkv, TP2", "all_gather", 5120, 8192),
-    ("gate_up, TP2", "all_gather", 28672, 8192),
-    ("down, TP2", "all_reduce", 8192, 14336),
-)
+SHAPES = {
+    "Llama-3-70B": (
+        ("o, TP8", "reduce_scatter", 8192, 1024),
+        ("down, TP8", "reduce_scatter", 8192, 3584),
+        ("qkv, TP8", "all_gather", 1280, 8192),
+        ("gate_up, TP8", "all_gather", 7168, 8192),
+        ("o, TP8", "all_reduce", 8192, 1024),
+        ("down, TP8", "all_reduce", 8192, 3584),
+        ("o, TP2", "reduce_scatter", 8192, 4096),
+        ("down, TP2", "reduce_scatter", 8192, 14336),
+        ("qkv, TP2", "all_gather", 5120, 8192),
+        ("gate_up, TP2", "all_gather", 28672, 8192),
+        ("down, TP2", "all_reduce", 8192, 14336),
+    ),
+    "DeepSeek-V3": (
+        ("o, TP8", "reduce_scatter", 7168, 2048),
+        ("down, TP8", "reduce_scatter", 7168, 2304),
+        ("q_b, TP8", "all_gather", 3072, 1536),
+        ("gate_up, TP8", "all_gather", 4608, 7168),
+        ("o, TP8", "all_reduce", 7168, 2048),
+        ("down, TP8", "all_reduce", 7168, 2304),
+        ("o, TP2", "reduce_scatter", 7168, 8192),
+        ("down, TP2", "reduce_scatter", 7168, 9216),
+        ("q_b, TP2", "all_gather", 12288, 1536),
+        ("gate_up, TP2", "all_gather", 18432, 7168),
+        ("o, TP2", "all_reduce", 7168, 8192),
+    ),
+}
 TOKENS = (16, 8192, 64, 2048, 1, 256, 4096, 512)
 
 
@@ -55,7 +71,7 @@ def main() -> None:
     _symmetric_memory.enable_symm_mem_for_group(dist.group.WORLD.group_name)
     began, rows = time.monotonic(), []
     for m in arguments.tokens:
-        for name, operation, n, k in SHAPES:
+        for name, operation, n, k in SHAPES[arguments.model]:
             if m % dist.get_world_size() and operation != "all_reduce":
                 continue  # NCCL's have as many rows on each rank
             if arguments.match not in f"{operation} {name}":
@@ -67,7 +83,7 @@ def main() -> None:
                 if rank == 0:
                     print(_line(rows[-1]), flush=True)
                     if arguments.out:
-                        _write(arguments.out, rows)
+                        _write(arguments.out, arguments.model, rows)
     if arguments.refit and rank == 0:
         from . import fit  # which needs scipy
 
@@ -79,6 +95,7 @@ def main() -> None:
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.distributed", description=__doc__)
     parser.add_argument("--out", type=Path, metavar="FILE", help="results as JSON")
+    parser.add_argument("--model", choices=SHAPES, default="Llama-3-70B", help="whose layers")
     parser.add_argument("--seconds", type=float, default=600, metavar="S")
     parser.add_argument("--tokens", type=int, nargs="+", default=TOKENS, metavar="M", help="rows, of all ranks")
     parser.add_argument("--match", default="", metavar="TEXT", help="only cases with this in their operation and name")
@@ -89,8 +106,8 @@ def _parse() -> argparse.Namespace:
     return arguments
 
 
-def _write(path: Path, rows: list[dict[str, Any]]) -> None:
-    of = machine.describe(0) | {"gpus": dist.get_world_size()}
+def _write(path: Path, model: str, rows: list[dict[str, Any]]) -> None:
+    of = machine.describe(0) | {"gpus": dist.get_world_size(), "model": model}
     report.write(path, {"machine": of, "rows": rows})
 
 

@@ -72,7 +72,8 @@ def summaries(result: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
     for gain in gains(result["rows"], result["machine"]["gpus"]):
         of.setdefault(gain.operation, []).append(gain.unfused / gain.ours)
     for operation, ratios in of.items():
-        what = f"Products over two GPUs, {operation.replace('_', '-')}, {len(ratios)} shapes, in graphs, against NCCL"
+        where = f"Products over two GPUs, {result['machine'].get('model', 'Llama-3-70B')}, "
+        what = where + f"{operation.replace('_', '-')}, {len(ratios)} shapes, in graphs, against NCCL"
         geomean = statistics.geometric_mean(ratios)
         compared = f"geomean {geomean:.2f}, worst {min(ratios):.2f}, best {max(ratios):.2f}"
         yield f"{what} behind the better product", result["machine"]["gpu"], compared
