@@ -48,8 +48,8 @@ def test_the_readme_has_a_line_of_each_operation(tmp_path: Path) -> None:
     assert readme.job_lines(tmp_path)[2:] == []
     distributed_report.write(tmp_path / "distributed.json", {"machine": MACHINE, "rows": rows})
     _, _, first, second = readme.job_lines(tmp_path)
-    assert "two GPUs, Llama-3-70B, all-gather, 1 shapes" in first and "| H100 | geomean 1.10, worst 1.10, best 1.10 |" in first
-    assert "two GPUs, Llama-3-70B, all-reduce, 2 shapes" in second and "| H100 | geomean 1.00, worst 0.50, best 2.00 |" in second
+    assert "Llama-3-70B, all-gather, 1 shapes" in first and "| H100 | geomean 1.10, worst 1.10, best 1.10 |" in first
+    assert "Llama-3-70B, all-reduce, 2 shapes" in second and "| H100 | geomean 1.00, worst 0.50, best 2.00 |" in second
 
 
 def test_a_picture_has_a_panel_of_each_operation(tmp_path: Path) -> None:
