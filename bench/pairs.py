@@ -19,8 +19,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import replace
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import cleave
@@ -84,7 +85,18 @@ def main(argv: list[str] | None = None) -> int:
 
 def compilers() -> ProcessPoolExecutor:
     """Two cores are left to whoever measures."""
-    return ProcessPoolExecutor(max((os.cpu_count() or 4) - 2, 1), get_context("spawn"), os.nice, (10,))
+    return ProcessPoolExecutor(max((os.cpu_count() or 4) - 2, 1), get_context("spawn"), _compile_behind)
+
+
+def _compile_behind() -> None:
+    """A process that compiles gives way to whoever measures, and ends with it, however that ends."""
+    os.nice(10)
+    Thread(target=_end_with, args=(parent_process(),), daemon=True).start()
+
+
+def _end_with(parent: Any) -> None:
+    parent.join()
+    os._exit(1)
 
 
 def chosen(planned: Any, shape: Shape, far: float, first: int, others: int) -> list[str]:

@@ -30,7 +30,7 @@ from . import report
 JUDGED = ",".join(report.TITLES)
 # So many times the shapes that are asked for are drawn.
 DRAWN = 4
-# Seconds of a row, kernels compiled, after which something does not end: the run does, with a trace.
+# Seconds of a row, what peers compile included, after which something does not end: the run does, with a trace.
 HUNG = 120
 # Results that differ by more than this share of D's norm are other products.
 SAME = 0.05
@@ -61,8 +61,10 @@ def main(argv: list[str] | None = None) -> int:
             if left == 0 or time.monotonic() > deadline:
                 break
             faulthandler.dump_traceback_later(HUNG, exit=True)
-            row = measure(job, shape, found, sets, between, arguments.rounds)
-            faulthandler.cancel_dump_traceback_later()
+            try:
+                row = measure(job, shape, found, sets, between, arguments.rounds)
+            finally:
+                faulthandler.cancel_dump_traceback_later()
             if row:
                 rows.append(row)
                 report.write(arguments.out, arguments.part, facts, rows, notes)  # a run may be cut off

@@ -47,6 +47,8 @@ void gradients(Collector& all) {
     gradient.groups.apart = apart;
     all.visit(grouped(gradient, Grouping::k), SplitKMode::none, true);
   }
+  gradient.scale_a = gradient.scale_b = kVector;
+  all.visit(grouped(gradient, Grouping::k));
 }
 
 /// Groups of rows that a list names: what threads copy beside scales.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/refuse.h"
+#include "cleave/config/staged_c.h"
 #include "launch/conv_grid.h"
 #include "launch/product.h"
 #include "plan/batch_invariant.h"
@@ -77,6 +78,12 @@ Choice choose(const GemmPlan& plan, const std::string& arch, const std::string& 
   return found.front();
 }
 
+/// The same kernel for a C whose rows lie anywhere, as a call's may.
+Choice of_any_rows(GemmProblem p, const ArchChoice& chosen) {
+  p.c.alignment = size_of(p.c.dtype);
+  return make_choice(p, model_device(chosen.arch), chosen.choice.spec).value();
+}
+
 }  // namespace
 
 std::vector<ArchChoice> choose_all(const GemmPlan& plan, std::vector<std::string> archs) {
@@ -96,8 +103,8 @@ std::vector<ArchChoice> choose_all(const GemmPlan& plan, std::vector<std::string
   }
   for (ArchChoice& each : choices) {
     GemmConfig& config = each.choice.config;
+    if (stages_c(config)) each.choice = of_any_rows(plan.problem(), each);
     config.epilogue.c_pairs &= config.store.by_tma;               // else a call's sizes may be odd
-    config.epilogue.c_words = false;                              // or C's rows
     config.operands.static_a = config.operands.static_b = false;  // promised of this plan's calls alone
   }
   return choices;

@@ -190,6 +190,16 @@ TEST(Choice, WholeWordsOfCComeThroughSharedMemory) {
       ASSERT_TRUE(choose(p, spec).has_value()) << spec;
       EXPECT_FALSE(stages_c(p, spec)) << spec;
     }
+    for (const int64_t groups : {16, 256, 1024}) {  // their bounds are in shared memory, too
+      GemmProblem q = p;
+      q.batch = groups;
+      for (const char* spec : {"sm90 128x128", "sm90 128x192", "sm90 256x96"}) {
+        const auto choice = choose(q, spec);
+        if (!choice.has_value()) continue;
+        EXPECT_EQ(choice->config.epilogue.c_words, stages_c(choice->config)) << spec;
+        EXPECT_GE(choice->config.tile.stages, 3u) << spec;
+      }
+    }
     const auto other = [&](auto change) {
       GemmProblem q = p;
       change(q);
@@ -202,6 +212,8 @@ TEST(Choice, WholeWordsOfCComeThroughSharedMemory) {
     EXPECT_FALSE(other([](GemmProblem& q) { q.n -= 2; }));
     EXPECT_FALSE(other([](GemmProblem& q) { q.c.dtype = DType::bf16; }));
     EXPECT_FALSE(other([](GemmProblem& q) { q.has_c = false; }));
+    EXPECT_FALSE(other([](GemmProblem& q) { q.bias = Bias::row; }));
+    EXPECT_FALSE(other([](GemmProblem& q) { q.has_amax = true; }));
   }
 }
 

@@ -158,6 +158,17 @@ TEST(EmitReductions, HaveASecondKernel) {
                 "largest = absmax(acc, over=\"all\")"});
 }
 
+/// A call's C may lie anywhere: it does not come by bulk copies, and operands have the room that it would take.
+TEST(EmitGroups, AddToRowsThatLieAnywhere) {
+  GemmProblem p = product(256, 256, 512, DType::bf16, DType::f32, 1, false, true);
+  p.has_c = true;
+  p.c = p.d;
+  const EmittedFiles aligned = emit(*planned(grouped(p, Grouping::k)), as_cuda());
+  p.c.alignment = 4;
+  EXPECT_EQ(emit(*planned(grouped(p, Grouping::k)), as_cuda()).at("src/config.h"), aligned.at("src/config.h"));
+  expect_parts(aligned.at("src/config.h"), {".has_c = true", ".c_words = false"});
+}
+
 TEST(EmitRefuses, GroupsThatLieApart) {
   const auto own = planned(grouped(product(64, 64, 256, DType::bf16, DType::bf16), Grouping::k,
                                    {.bounds = GroupBounds::aligned_ends, .spacing = 128, .apart = true}));

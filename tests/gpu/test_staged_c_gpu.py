@@ -90,6 +90,21 @@ def test_c_apart(dtype: str, kernel: str, beta: float) -> None:
         assert torch.equal(out.double(), want)
 
 
+@pytest.mark.parametrize("dtype", ["float8", "bfloat16"])
+@pytest.mark.parametrize("kernel", ["128x128", "128x128 multicast 2x1", "64x64"])
+def test_many_tiles(dtype: str, kernel: str) -> None:
+    """An odd number in a column, so that pairs reach beyond D, and in the last row one row; several tiles a CTA."""
+    m, n = 5761, 2880
+    sums, d = Sums(m, n, dtype), torch.randint(-8, 9, (4, m, n), device="cuda").float()
+    for ends in ([128, 256, 384, 512], [0, 896, 896, 2048]):
+        sums.offs.copy_(torch.tensor(ends))
+        want = d + sums.expected().float()  # integers, or 16ths, below 2^20
+        for _ in range(3):
+            out = d.clone()
+            sums.run(kernel, c=out, out=out)
+            assert torch.equal(out, want)
+
+
 def test_what_replays_add() -> None:
     """By the kernel that the library chooses, with groups of other sizes each time."""
     sums, d = Sums(640, 512), torch.zeros(4, 640, 512, device="cuda")

@@ -31,7 +31,7 @@ CLEAVE_HD constexpr bool copies_beside(const GemmConfig& c) {
   return c.epilogue.scaling == Scaling::block || has_weights(c) || copies_narrow(c) || c.operands.listed;
 }
 
-/// How many do; packed weights have a warp of their own.
+/// How many do, and ask for a tile's C (config/staged_c.h); packed weights have a warp of their own.
 CLEAVE_HD constexpr uint32_t threads_beside(const GemmConfig& c) {
   return has_weights(c) ? 64 : 96;
 }

@@ -5,8 +5,8 @@
 
 namespace cleave {
 
-/// Elements of the largest tile whose C leaves room for three stages of operands.
-constexpr uint32_t kMostStagedC = 24576;
+/// Elements of the largest tile whose C leaves room for stages of operands.
+inline constexpr uint32_t kMostStagedC = 24576;
 
 /// Whether a tile's C comes by bulk copies, row by row, while the tile is multiplied: in groups of K, whose products
 /// are often little work beside what they are added to.

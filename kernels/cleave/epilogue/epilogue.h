@@ -64,6 +64,11 @@ CLEAVE_HD bool adds_to_d(EpilogueConfig config, const EpilogueParams& p) {
   return config.has_c && config.c == config.d && plain && !config.has_scale_out && p.c == p.d && p.beta == 1.0f;
 }
 
+/// Whether a tile adds nothing to what D is: in a group of K that has none of it.
+CLEAVE_HD bool adds_nothing(EpilogueConfig config, const EpilogueParams& p, uint32_t k_size) {
+  return k_size == 0 && adds_to_d(config, p);
+}
+
 /// C's element, as the host and the direct kernel read it (other kernels: epilogue/element_inputs.h). C is not read if
 /// beta is 0, so it may hold NaNs.
 CLEAVE_HD float c_element(EpilogueConfig config, const EpilogueParams& p, const ElementCoord& at) {

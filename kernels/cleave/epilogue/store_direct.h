@@ -48,9 +48,11 @@ CLEAVE_DEVICE void store_block_direct(const GemmParams& p, EpilogueOp<C, Broadca
   }
 }
 
-/// All of a thread's accumulators.
-template <GemmConfig C, class Broadcast>
-CLEAVE_DEVICE void store_direct(const GemmParams& p, const Tile<C>& tile, Broadcast& broadcast, const Sums<C>& sums) {
+/// All of a thread's accumulators. What is read for each element comes from `fetch(op, block)`; `fetched()` is called
+/// once all of it is in registers.
+template <GemmConfig C, class Broadcast, class Fetch, class Fetched>
+CLEAVE_DEVICE void store_direct(const GemmParams& p, const Tile<C>& tile, Broadcast& broadcast, const Sums<C>& sums,
+                                const Fetch& fetch, const Fetched& fetched) {
   EpilogueOp<C, Broadcast> op(p, tile, broadcast);
   constexpr uint32_t kAhead = blocks_ahead(C);
   ElementInputs<C> elements[kAhead];
@@ -60,12 +62,20 @@ CLEAVE_DEVICE void store_direct(const GemmParams& p, const Tile<C>& tile, Broadc
     if (block % kAhead == 0) {
       CLEAVE_UNROLL
       for (uint32_t i = 0; i < kAhead; ++i)
-        if (block + i < Fragment<C>::kBlocks) elements[i] = op.fetch(block + i);
+        if (block + i < Fragment<C>::kBlocks) elements[i] = fetch(op, block + i);
+      if (block + kAhead >= Fragment<C>::kBlocks) fetched();
     }
     const Sum<C>* const own = sums + block * 4;
     store_block_direct<C>(p, op, block, own, own + Fragment<C>::kUpBlocks * 4, elements[block % kAhead]);
   }
   op.done();
+}
+
+/// The same, where it is read from global memory.
+template <GemmConfig C, class Broadcast>
+CLEAVE_DEVICE void store_direct(const GemmParams& p, const Tile<C>& tile, Broadcast& broadcast, const Sums<C>& sums) {
+  store_direct<C>(
+      p, tile, broadcast, sums, [](EpilogueOp<C, Broadcast>& op, uint32_t block) { return op.fetch(block); }, [] {});
 }
 
 }  // namespace cleave

@@ -11,6 +11,7 @@
 //                          96 or 128)
 //            empty[stage]  consumers -> producers: 4 arrivals, one a warp, from each warpgroup that reads the stage, in
 //                          every CTA that shares loads by multicast
+//            a tile's C    its full and empty are a pair of their own (epilogue/staged_c.h)
 // Timeline   cooperative   all consumers share a tile; D's chunks drain under the next mainloop
 //            ping-pong     each consumer has its own tile; one multiplies while the other runs its epilogue
 //            parallel      the slices that are still there reduce their tile (split_k/parallel.h)
@@ -125,7 +126,7 @@ CLEAVE_DEVICE void consume(const Params<C>& p, const CtaCoord<C>& cta, uint32_t 
         GlobalBroadcast<C> global(p, tile);
         store_direct<C>(p, tile, global, sums);
       } else if constexpr (C.schedule.grouping == Grouping::k && C.epilogue.has_c) {
-        if (!adds_nothing<C>(p, work)) {
+        if (!adds_nothing(C.epilogue, p.epilogue, work.range.size())) {
           if constexpr (stages_c(C)) {
             staged_c.store(tile, broadcast, sums);
           } else {

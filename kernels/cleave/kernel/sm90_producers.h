@@ -91,9 +91,9 @@ struct LoaderBeside<C> {
 template <GemmConfig C>
 CLEAVE_DEVICE void load_c(const Params<C>& p, const CtaCoord<C>& cta, const WorkTile& work, StagedC<C>& staged_c) {
   if constexpr (stages_c(C)) {
-    constexpr uint32_t kThreads = threads_beside(C);
-    if (adds_nothing<C>(p, work)) return;
-    staged_c.template load<kThreads>(cta.tile(p, Fragment<C>(0), work), threadIdx.x % 128 - (128 - kThreads));
+    static_assert(!loads_before_meeting(C), "each role has to have waited for the launch ahead");
+    if (adds_nothing(C.epilogue, p.epilogue, work.range.size())) return;
+    staged_c.load(cta.tile(p, Fragment<C>(0), work), threadIdx.x % 128 - (128 - StagedC<C>::kProducers));
   }
 }
 

@@ -7,6 +7,7 @@
 #include "cleave/config/clusters.h"
 #include "cleave/config/dependent_launch.h"
 #include "cleave/config/loads.h"
+#include "cleave/config/staged_c.h"
 #include "launch/conv_grid.h"
 #include "launch/gemm_grid.h"
 #include "launch/limits.h"
@@ -244,6 +245,7 @@ std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& 
     if (!shape()) return std::nullopt;
   }
   if (!clusters_fit(c, tiles.total, device)) return std::nullopt;
+  c.epilogue.c_words = stages_c(c);  // others do not ask, and are one kernel whatever C is
   c.operands.static_a = p.static_a && may_load_early(c) && (has_map_a(c) || has_weights(c));
   c.operands.static_b = p.static_b && may_load_early(c) && has_map_b(c);
   const bool streamed = c.schedule.split == SplitKMode::stream_k;

@@ -18,10 +18,12 @@ bool c_has_pairs(const GemmProblem& p, bool fuses_classes) {
 }
 
 bool c_has_words(const GemmProblem& p) {
-  const bool plain = p.has_c && p.c.dtype == DType::f32 && p.d.dtype == DType::f32 && p.epilogue.function == nullptr &&
-                     output_order(p).value_or(Order::row) == Order::row;
-  const bool rows = p.n % 4 == 0 && p.c.stride_row % 4 == 0 && p.c.stride_batch % 4 == 0 && p.c.alignment >= 16;
-  return p.groups.dimension == Grouping::k && plain && rows;
+  const bool of_floats = p.has_c && p.c.dtype == DType::f32 && p.d.dtype == DType::f32;
+  // With more of an epilogue than gradients have, registers do not suffice for what has come.
+  const bool plain = p.epilogue.function == nullptr && p.bias == Bias::none && !p.has_amax && !p.has_scale_d;
+  const bool rows = output_order(p).value_or(Order::row) == Order::row && p.n % 4 == 0 && p.c.stride_row % 4 == 0 &&
+                    p.c.stride_batch % 4 == 0 && p.c.alignment >= 16;
+  return p.groups.dimension == Grouping::k && of_floats && plain && rows;
 }
 
 FunctionConfig function_config(const GemmProblem& p, bool fuses_classes) {

@@ -7,6 +7,7 @@
 #include "cleave/config/output.h"
 #include "cleave/config/scale_lines.h"
 #include "cleave/config/smem_plan.h"
+#include "cleave/config/staged_c.h"
 #include "cleave/config/store_chunk.h"
 #include "cleave/config/threads.h"
 #include "launch/conv_grid.h"
@@ -20,7 +21,7 @@ namespace cleave {
 namespace {
 
 constexpr uint32_t kMostStages = 12;
-constexpr uint32_t kLeastStages = 2;
+constexpr uint32_t kLeastStages = 2, kLeastBesideC = 3;
 constexpr uint32_t kLeastCopy = 4;  // bytes, of cp.async
 
 class TileShaper {
@@ -172,6 +173,10 @@ class TileShaper {
     c_.store.run_bytes = run_bytes();
     if (!registers_suffice_to_store(c_)) return false;
     c_ = with_stages(c_, kMostStages, shared_memory());
+    if (stages_c(c_) && c_.tile.stages < kLeastBesideC) {
+      c_.epilogue.c_words = false;
+      c_ = with_stages(c_, kMostStages, shared_memory());
+    }
     add_store_chunks();
     return c_.tile.stages >= kLeastStages;
   }
