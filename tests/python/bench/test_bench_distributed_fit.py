@@ -99,3 +99,11 @@ def test_layers_of_experts_become_a_table(tmp_path: Path) -> None:
     assert (
         "| 64 | 32 | 8 | 2 | bfloat16 | 16 | 60 | 120 | 150 | 75 | 2.00 | 0.80 |" in path.with_suffix(".md").read_text()
     )
+
+
+def test_a_fit_is_of_one_models_layers(tmp_path: Path) -> None:
+    """Others judge it."""
+    command = [sys.executable, "-m", "bench.distributed", "--model", "DeepSeek-V3", "--refit"]
+    command += ["--out", str(tmp_path / "distributed.json")]
+    done = subprocess.run(command, env=ENVIRONMENT, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2 and "others judge what follows from it" in done.stderr
