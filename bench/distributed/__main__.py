@@ -33,7 +33,7 @@ from .rounds import CALLS, Call, all_go_on, captured, times_of
 
 # Name, operation, N, K; K of a rank where it is dealt, N of a rank where that is.
 SHAPES = {
-    "Llama-3-70B": (
+    report.FITTED: (
         ("o, TP8", "reduce_scatter", 8192, 1024),
         ("down, TP8", "reduce_scatter", 8192, 3584),
         ("qkv, TP8", "all_gather", 1280, 8192),
@@ -60,7 +60,6 @@ SHAPES = {
         ("o, TP2", "all_reduce", 7168, 8192),
     ),
 }
-FITTED = "Llama-3-70B"
 TOKENS = (16, 8192, 64, 2048, 1, 256, 4096, 512)
 
 
@@ -96,7 +95,7 @@ def main() -> None:
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.distributed", description=__doc__)
     parser.add_argument("--out", type=Path, metavar="FILE", help="results as JSON")
-    parser.add_argument("--model", choices=SHAPES, default=FITTED, help="whose layers")
+    parser.add_argument("--model", choices=SHAPES, default=report.FITTED, help="whose layers")
     parser.add_argument("--seconds", type=float, default=600, metavar="S")
     parser.add_argument("--tokens", type=int, nargs="+", default=TOKENS, metavar="M", help="rows, of all ranks")
     parser.add_argument("--match", default="", metavar="TEXT", help="only cases with this in their operation and name")
@@ -104,8 +103,8 @@ def _parse() -> argparse.Namespace:
     arguments = parser.parse_args()
     if arguments.refit and not arguments.out:
         parser.error("--refit needs --out, the file of the results that it fits to")
-    if arguments.refit and arguments.model != FITTED:
-        parser.error(f"--refit is of {FITTED}'s layers: others judge what follows from it")
+    if arguments.refit and arguments.model != report.FITTED:
+        parser.error(f"--refit is of {report.FITTED}'s layers: others judge what follows from it")
     return arguments
 
 

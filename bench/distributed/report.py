@@ -16,6 +16,9 @@ from cleave import _cost_over_ranks as _cost
 
 from .. import report, tables
 
+# Whose layers the model of what calls cost is fitted to, and results are of that do not say it.
+FITTED = "Llama-3-70B"
+
 
 class Gain(NamedTuple):
     """A case in a graph, in microseconds; but for `eager`, all of the slower rank."""
@@ -72,7 +75,7 @@ def summaries(result: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
     for gain in gains(result["rows"], result["machine"]["gpus"]):
         of.setdefault(gain.operation, []).append(gain.unfused / gain.ours)
     for operation, ratios in of.items():
-        where = f"Products over two GPUs, {result['machine'].get('model', 'Llama-3-70B')}, "
+        where = f"Products over two GPUs, {result['machine'].get('model', FITTED)}, "
         what = where + f"{operation.replace('_', '-')}, {len(ratios)} shapes, in graphs, against NCCL"
         geomean = statistics.geometric_mean(ratios)
         compared = f"geomean {geomean:.2f}, worst {min(ratios):.2f}, best {max(ratios):.2f}"

@@ -78,10 +78,10 @@ Choice choose(const GemmPlan& plan, const std::string& arch, const std::string& 
   return found.front();
 }
 
-/// The same kernel for a C whose rows lie anywhere, as a call's may.
-Choice of_any_rows(GemmProblem p, const ArchChoice& chosen) {
+/// The same kernel for a C whose rows lie anywhere, as a call's may: operands have the room of one that is staged.
+Choice of_any_rows(GemmProblem p, const DeviceInfo& device, const Spec& spec) {
   p.c.alignment = size_of(p.c.dtype);
-  return make_choice(p, model_device(chosen.arch), chosen.choice.spec).value();
+  return make_choice(p, device, spec).value();
 }
 
 }  // namespace
@@ -103,7 +103,10 @@ std::vector<ArchChoice> choose_all(const GemmPlan& plan, std::vector<std::string
   }
   for (ArchChoice& each : choices) {
     GemmConfig& config = each.choice.config;
-    if (stages_c(config)) each.choice = of_any_rows(plan.problem(), each);
+    if (stages_c(config)) {
+      const DeviceInfo device = each.arch == own ? device_info(plan.problem().device) : model_device(each.arch);
+      each.choice = of_any_rows(plan.problem(), device, each.choice.spec);
+    }
     config.epilogue.c_pairs &= config.store.by_tma;               // else a call's sizes may be odd
     config.operands.static_a = config.operands.static_b = false;  // promised of this plan's calls alone
   }

@@ -100,7 +100,7 @@ struct EpilogueConfig {
   Bias bias = Bias::none;
   bool has_c = false;
   bool c_pairs = false;                            // columns 2i and 2i + 1 of a row of C lie in one aligned word
-  bool c_words = false;                            // rows of C are whole words of 16 bytes (config/staged_c.h)
+  bool c_words = false;                            // C is staged: its rows are words of 16 bytes (staged_c.h)
   Scaling scaling = Scaling::none;                 // of vectors: here; of blocks: in the mainloop
   bool scaled_rows = true, scaled_columns = true;  // of vectors: which have one
   bool has_zero = false, has_scale_d = false, has_amax = false;
