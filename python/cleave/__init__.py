@@ -17,7 +17,7 @@ import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
-from . import _core, _library_paths, _mistakes, compat, moe, op
+from . import _core, _library_paths, _mistakes, moe, op
 from ._batch_invariant import batch_invariant
 from ._core import (
     CudaError,
@@ -105,7 +105,7 @@ from .op import DataType, LayoutType
 from .smoothing import smooth
 
 if TYPE_CHECKING:
-    from . import emit
+    from . import compat, emit
 
 __all__ = [
     "BoundEpilogue",
@@ -199,14 +199,15 @@ __all__ = [
 ]
 
 
+# Modules that are imported on first use: programs that need neither should not wait for them.
+_ON_DEMAND = ("compat", "emit")
 # Modules that need what `import cleave` must not.
 _OF_THEIR_OWN = ("distributed", "jax", "torch", "torchao", "transformers")
 
 
 def __getattr__(name: str) -> Any:
-    """Imports cleave.emit on first use, since it takes as long as everything else."""
-    if name == "emit":
-        return importlib.import_module(".emit", __name__)
+    if name in _ON_DEMAND:
+        return importlib.import_module(f".{name}", __name__)
     message = f"module {__name__!r} has no attribute {name!r}"
     if name in _OF_THEIR_OWN:
         message += f" before it is imported: import {__name__}.{name}"

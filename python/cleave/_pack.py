@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,7 +70,7 @@ def write_pack(path: str | os.PathLike, sources: list[tuple[str, str]]) -> Pack:
     """The pack of these kernels."""
     target = Path(path)
     content = _core.make_pack(sources)
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
+    temporary = target.with_name(f".{target.name}.{os.urandom(8).hex()}")
     try:
         # Exclusive, and written by nobody else, whatever the umask: others' packs are not believed.
         with os.fdopen(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644), "wb") as file:

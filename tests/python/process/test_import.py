@@ -16,16 +16,17 @@ def run(code: str) -> str:
 
 
 def test_import_is_quick_and_brings_no_framework() -> None:
+    """Quick in the processor's time: what a machine's other work adds is not the package's."""
     code = """
 import sys, time
-start = time.perf_counter()
+start = time.process_time()
 import cleave
-print(time.perf_counter() - start)
+print(time.process_time() - start)
 print([m for m in ("numpy", "torch", "cupy", "jax", "rich") if m in sys.modules])
 """
-    seconds, modules = min(run(code).splitlines() for _ in range(3))
-    assert float(seconds) < 0.15
-    assert modules == "[]"
+    seconds, modules = zip(*(run(code).splitlines() for _ in range(5)), strict=True)
+    assert min(map(float, seconds)) < 0.15
+    assert {*modules} == {"[]"}
 
 
 def test_torchs_compiler_is_not_imported_before_it_compiles() -> None:
@@ -85,14 +86,15 @@ print([m for m in ("torch", "cupy", "jax", "ml_dtypes") if m in sys.modules])
     assert run(code).strip() == "[]"
 
 
-def test_what_writes_projects_is_imported_on_demand() -> None:
+def test_what_few_programs_need_is_imported_on_demand() -> None:
     code = """
 import sys
 import cleave
-print("cleave.emit" in sys.modules, "emit" in dir(cleave))
-print(cleave.emit.pytorch.__name__)
+for name in ("cleave.compat", "cleave.emit"):
+    print(name in sys.modules, name.removeprefix("cleave.") in dir(cleave))
+print(cleave.emit.pytorch.__name__, cleave.compat.torch.__name__)
 """
-    assert run(code).splitlines() == ["False True", "pytorch"]
+    assert run(code).splitlines() == ["False True", "False True", "pytorch cleave.compat.torch"]
 
 
 def test_a_name_that_is_none_is_an_attribute_error() -> None:
