@@ -2,7 +2,8 @@
 
 The pairs are those of bench/pairs.py (bench/measured, packed), on an H200. What is fitted is the order of a shape's
 kernels: each shape counts alike, its fast kernels more than its slow ones, and what all of them are off by hardly.
-Trees then learn what the constants leave (forest.py). First comes the regret (how much slower than the fastest is the
+Trees then learn what the constants leave (forest.py). Sizes of groups, which the planner does not know, are known here;
+the planner takes the mean of sizes that are likely (plan/choice/likely_steps.h). First comes the regret (how much slower than the fastest is the
 kernel that the planner takes) of shapes left out of the fit, a fifth of the weights in turn: what is said of the model.
 Two ways to divide weights (--seed) differ by 0.1 to 0.5 points, so that one alone says little of a change.
 Needs scipy and LightGBM (pip install lightgbm); no GPU.
@@ -16,10 +17,12 @@ import textwrap
 from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from cleave import _core
+from cleave.testing.grouped_case import GroupedCase
 
 from . import forest
 from .measured_pairs import MEASURED, hash_of_weights, read_jobs
@@ -28,6 +31,7 @@ FITTED = Path(__file__).parent.parent / "src/plan/cost/fitted"
 FOLDS = 5
 KINDS = ("k_major", "strips", "eight", "promoted", "conv", "grouped")
 CONSTANTS = 4  # of KINDS have constants to fit, the others only trees
+LIKELY = {"grouped": 3}  # numbers of tiles, which are one of the others
 
 # Where a fit begins, and from where it strays at most so many times up or down: constants that mean something
 # are right for kernels that were not measured, too.
@@ -81,8 +85,9 @@ def main(argv: list[str] | None = None) -> int:
         fold = np.array(of_kind.weights) % FOLDS
         for out in range(FOLDS):
             constants = constants_of(of_kind, kind, fold != out, arguments.keep_constants)
-            model, residual = residual_of(of_kind, constants, grow(of_kind, constants, fold != out))
-            by_constants[fold == out], us[fold == out] = model[fold == out], (model * residual)[fold == out]
+            trees = grow(of_kind, constants, fold != out)
+            by_constants[fold == out] = as_planned(of_kind, constants, [])[fold == out]
+            us[fold == out] = as_planned(of_kind, constants, trees)[fold == out]
         report("left out, without trees", of_kind, by_constants)
         report("left out", of_kind, us)
         everything = np.ones(len(fold), bool)
@@ -104,19 +109,25 @@ def read(folder: Path, seed: int = 0) -> dict[int, Pairs]:
     pairs: dict[int, Pairs] = {}
     measured = [(job, *shape) for job, shapes in read_jobs(folder) for shape in shapes]
     for number, (job, shape, us_of_kernels) in enumerate(measured):
-        planned = job.case(shape).plan("h100")
+        case = job.case(shape)
+        planned, sizes = case.plan("h100"), sizes_of(case)
         asked = _core.ProductModel()
         for kernel, us in us_of_kernels.items():
             kind = asked.add(planned, kernel)
             if kind < 0:
                 continue  # the portable and the direct kernel, whose models are others
             of_kind = pairs.setdefault(kind, Pairs(kind, _core.ProductModel()))
-            of_kind.model.add(planned, kernel)
+            of_kind.model.add(planned, kernel, sizes)
             of_kind.us.append(us)
             of_kind.shape.append(number)
             of_kind.weights.append(hash_of_weights(job.weights(shape), seed))
             of_kind.job.append(job.name)
     return pairs
+
+
+def sizes_of(case: Any) -> list[int]:
+    """Of groups."""
+    return [end - begin for begin, end in case.ranges] if isinstance(case, GroupedCase) else []
 
 
 def constants_of(pairs: Pairs, kind: int, used: np.ndarray, kept: bool) -> np.ndarray:
@@ -175,10 +186,13 @@ def rarity(pairs: Pairs) -> np.ndarray:
     return np.array([(max(shapes_of.values()) / shapes_of[job]) ** RARE for job in pairs.job])
 
 
-def residual_of(pairs: Pairs, constants: np.ndarray, trees: list[forest.Tree]) -> tuple[np.ndarray, np.ndarray]:
-    """What the constants predict, and the trees' factor."""
-    values = constants.tolist()
-    return np.array(pairs.model.predict(values)), np.exp(forest.evaluate(trees, np.array(pairs.model.features(values))))
+def as_planned(pairs: Pairs, constants: np.ndarray, trees: list[forest.Tree]) -> np.ndarray:
+    """What the planner would predict with them."""
+    values, us = constants.tolist(), []
+    for likely in range(LIKELY.get(KINDS[pairs.kind], 1)):
+        features = np.array(pairs.model.features(values, likely))
+        us.append(np.array(pairs.model.predict(values, likely)) * np.exp(forest.evaluate(trees, features)))
+    return np.mean(us, axis=0)
 
 
 def regrets(pairs: Pairs, predicted: list[float]) -> dict[str, list[float]]:

@@ -1,4 +1,5 @@
 // What `cleave tune` and the benchmark need beyond the public functions.
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -112,14 +113,16 @@ void bind_tuning(nb::module_& m) {
       .def(nb::init<>())
       .def(
           "add",
-          [](ProductModel& self, const PlanObject& planned, const std::string& kernel) {
-            return self.add(planned.plan(), kernel);
-          },
-          "planned"_a, "kernel"_a, "Adds a kernel of the plan's problem; returns the kind of its mainloop.",
-          nb::sig("def add(self, planned: GemmPlan, kernel: str) -> int"))
-      .def("predict", &ProductModel::predict, "constants"_a,
-           "Microseconds of all kernels, with these constants in the order of `constant_names`.")
-      .def("features", &ProductModel::features, "constants"_a,
+          [](ProductModel& self, const PlanObject& planned, const std::string& kernel,
+             const std::vector<int64_t>& sizes) { return self.add(planned.plan(), kernel, sizes); },
+          "planned"_a, "kernel"_a, "sizes"_a = nb::tuple(),
+          "Adds a kernel of the plan's problem, whose groups have `sizes`; returns the kind of its mainloop.",
+          nb::sig("def add(self, planned: GemmPlan, kernel: str, sizes: collections.abc.Sequence[int] = ()) -> int"))
+      .def("predict", &ProductModel::predict, "constants"_a, "likely"_a = nb::none(),
+           "Microseconds of all kernels, with these constants in the order of `constant_names`, for the groups' sizes "
+           "or "
+           "for those that the planner takes to be likely, of 0 to 2.")
+      .def("features", &ProductModel::features, "constants"_a, "likely"_a = nb::none(),
            "What the planner's trees may ask of each kernel, in the order of `feature_names`.")
       .def("predict_shipped", &ProductModel::predict_shipped, "Microseconds of all kernels, as the planner has them.")
       .def_static("feature_names", &ProductModel::feature_names)

@@ -61,30 +61,22 @@ std::optional<Choice> make_apart_choice(const GemmProblem& problem, const Device
 
 constexpr uint32_t kMostClusterBlocks = 16;  // Hopper's limit, beyond the portable 8
 
-/// Steps of `step` elements that cover all groups of a dimension of `total` elements, as far as the
-/// host can tell: a group ends within a step, halfway on average.
-double expected_steps(int64_t total, int64_t groups, uint32_t step) {
-  if (groups <= 1) return double(ceil_div<int64_t>(total, step));
-  const double mean = double(total) / double(groups);
-  return double(groups) * std::max(mean / step + (mean > 1 ? 0.5 : 0.0), std::min(mean, 1.0));
-}
-
 /// What the schedule leaves open until the GPU knows the groups, and what differs from tile to tile:
 /// on average.
 void expect(const GemmTiles& tiles, Choice& choice) {
   const GemmProblem& p = choice.problem;
   const GemmConfig& c = choice.config;
-  choice.tiles = double(tiles.total);
+  choice.likely_tiles = Likely(double(tiles.total));
   switch (c.schedule.grouping) {
     case Grouping::m:
-      choice.tiles = expected_steps(p.m, p.batch, group_step(c)) * tiles.n;
+      choice.likely_tiles = likely_steps(p.m, p.batch, group_step(c)).times(tiles.n);
       break;
     case Grouping::n:
-      choice.tiles = expected_steps(p.n, p.batch, group_step(c)) * tiles.m;
+      choice.likely_tiles = likely_steps(p.n, p.batch, group_step(c)).times(tiles.m);
       break;
     case Grouping::k:
       choice.schedule.k_blocks =
-          uint32_t(std::max(std::lround(expected_steps(p.k, p.batch, c.tile.k) / double(p.batch)), 1l));
+          uint32_t(std::max(std::lround(likely_steps(p.k, p.batch, c.tile.k).mean() / double(p.batch)), 1l));
       break;
     case Grouping::classes:
       choice.schedule.k_blocks = uint32_t(ceil_div<uint64_t>(tiles.line, tiles.total / p.batch));
@@ -92,6 +84,7 @@ void expect(const GemmTiles& tiles, Choice& choice) {
     case Grouping::none:
       break;
   }
+  choice.tiles = choice.likely_tiles.mean();
 }
 
 /// A scale is shared by at most a k block, as far as the kernel knows.

@@ -9,6 +9,7 @@
 #include "cleave/device.h"
 #include "cleave/gemm.h"
 #include "cleave/schedule/schedule.h"
+#include "plan/choice/likely_steps.h"
 #include "plan/choice/spec.h"
 
 namespace cleave {
@@ -20,7 +21,8 @@ struct Choice {
   GemmConfig config;
   uint32_t part = 0, parts = 1;  ///< of a convolution's classes, or groups: this launch's, of so many launches
   ScheduleShape schedule;
-  double tiles = 0;                          ///< of D; where only the GPU knows, how many to expect
+  double tiles = 0;                          ///< of D; where only the GPU knows, how many to expect,
+  Likely likely_tiles;                       ///< and how many there may be
   uint32_t most_tiles = 0;                   ///< and at most
   uint32_t blocks = 0;                       ///< of the grid
   uint32_t row_units = 0, column_units = 0;  ///< of which reductions of D have partial results (config/reductions.h)

@@ -185,12 +185,13 @@ double concurrent(const Choice& choice, const DeviceInfo& device) {
   return std::min<double>(choice.blocks, device.num_sms);
 }
 
-/// What a launch is predicted to take.
+/// What a launch is predicted to take if D has so many tiles.
 class Prediction {
  public:
-  Prediction(const Choice& choice, const DeviceInfo& device)
+  Prediction(const Choice& choice, const DeviceInfo& device, double tiles)
       : choice_(choice),
         device_(device),
+        tiles_(tiles),
         clock_(clock_per_us(device)),
         sharers_(sharers(c_)),
         conv_(c_.conv.kind != Conv::none),
@@ -240,43 +241,18 @@ class Prediction {
     }
     const double resident = resident_clusters(cluster_size(c_), device_);
     const double clusters = std::min<double>(s_.clusters, resident) * s_.slices_per_cluster / s_.slices;
-    cluster_tiles_ = grouped_ ? expected_waves(clusters) : std::ceil(tiles_ / clusters);
+    cluster_tiles_ = std::ceil(tiles_ / clusters);
     k_blocks_ = cluster_tiles_ * c_.schedule.turns * ceil_div(s_.k_blocks, s_.slices);
-  }
-
-  /// The mean of of(tiles) over what the tiles may be: where groups end, only the GPU knows. If it is anywhere within a
-  /// step, and all of them together end where the dimension does, steps are the dimension's length and a uniform share
-  /// of a step for each group but one, rounded up: Irwin and Hall's distribution, here sixteenths of a normal one.
-  template <class Of>
-  double mean_over_tiles(const Of& of) const {
-    const double groups = double(choice_.problem.batch);
-    if (!is_ragged() || groups <= 1) return of(tiles_);
-    const double across = s_.grouping == Grouping::m ? s_.tiles_n : s_.tiles_m;
-    const double middle = tiles_ / across - 0.5, deviation = std::sqrt((groups - 1) / 12);
-    double sum = 0;
-    for (const double off : {0.078, 0.237, 0.402, 0.579, 0.776, 1.010, 1.318, 1.863}) {
-      for (const double sign : {-1, 1}) sum += of(std::max(std::ceil(middle + sign * off * deviation), 1.0) * across);
-    }
-    return sum / 16;
-  }
-
-  /// Tiles of the busiest cluster, of `clusters` at a time.
-  double expected_waves(double clusters) const {
-    return mean_over_tiles([&](double tiles) { return std::ceil(tiles / clusters); });
   }
 
   /// stream_k of groups of M or N: their last wave is as long as a part.
   void cut_tail() {
     const double clusters = s_.clusters, k_blocks = s_.k_blocks;
-    const auto parts = [&](double tiles) {
-      return tail_parts(uint32_t(std::fmod(tiles, clusters)), s_.clusters, s_.k_blocks);
-    };
-    cluster_tiles_ = expected_waves(clusters);
-    k_blocks_ = k_blocks * mean_over_tiles([&](double tiles) {
-                  const double waves = std::floor(tiles / clusters);
-                  return waves + (tiles > waves * clusters ? 1.0 / parts(tiles) : 0.0);
-                });
-    parts_ = mean_over_tiles([&](double tiles) { return parts(tiles) > 1 ? parts(tiles) : 0.0; });
+    const double waves = std::floor(tiles_ / clusters), last = std::ceil(tiles_ - waves * clusters);
+    const double parts = tail_parts(uint32_t(last), s_.clusters, s_.k_blocks);
+    cluster_tiles_ = std::ceil(tiles_ / clusters);
+    k_blocks_ = k_blocks * (waves + (last > 0 ? 1 / parts : 0));
+    parts_ = parts > 1 ? parts : 0;
   }
 
   /// Clocks of one k block in the mainloop.
@@ -331,12 +307,12 @@ class Prediction {
   const DeviceInfo& device_;
   const GemmConfig& c_ = choice_.config;
   const ScheduleShape& s_ = choice_.schedule;
-  const double tiles_ = choice_.tiles;
+  const double tiles_;
   const double clock_, sharers_;
   const bool conv_, grouped_;
   const double streamed_;
   double k_blocks_ = 0, cluster_tiles_ = 0;  // the busiest cluster's
-  double parts_ = 0;                         // of a tile of the last wave that are added up, on average
+  double parts_ = 0;                         // of a tile of the last wave that are added up
 };
 
 /// A kernel behind the product's.
@@ -363,18 +339,11 @@ double found_scales_factor(const Choice& choice) {
   return two_bytes ? 0.95 : 1.0;
 }
 
-/// stream_k of groups of rows or columns was measured for a sixth of their shapes. It is taken where it is 3 % ahead:
-/// wherever it was ahead at all, shapes left out of the fit lost 0.6 % (docs/notes/2026-11-choice.md).
-double doubt(const Choice& choice) {
-  const ScheduleShape& s = choice.schedule;
-  const bool ragged = s.grouping == Grouping::m || s.grouping == Grouping::n;
-  return ragged && s.mode == SplitKMode::stream_k ? 1.03 : 1.0;
-}
-
 double product_roughly_us(const Choice& choice, const DeviceInfo& device) {
   if (choice.config.family == KernelFamily::direct) return predict_direct_us(choice, device);
   if (choice.config.family == KernelFamily::streamed) return predict_streamed_us(choice, device);
-  if (!is_predicted_product(choice)) return predict_other(choice, device).us;
+  if (!is_predicted_product(choice))
+    return choice.likely_tiles.mean_of([&](double tiles) { return predict_other(choice, device, tiles).us; });
   return predict_product(choice, device, product_constants(mainloop_kind(choice.config))).us;
 }
 
@@ -413,8 +382,8 @@ double predict_roughly_us(const Choice& choice, const DeviceInfo& device) {
   return product_roughly_us(choice, device) * found_scales_factor(choice) + apart_us(choice, device);
 }
 
-ProductTime predict_other(const Choice& choice, const DeviceInfo& device) {
-  ProductTime time = Prediction(choice, device).time();
+ProductTime predict_other(const Choice& choice, const DeviceInfo& device, double tiles) {
+  ProductTime time = Prediction(choice, device, tiles).time();
   time.us *= choice.parts;
   return time;
 }
@@ -422,11 +391,13 @@ ProductTime predict_other(const Choice& choice, const DeviceInfo& device) {
 double predict_us(const Choice& choice, const DeviceInfo& device) {
   const auto kind = forest_kind(choice);
   if (!kind || !forests_know(device)) return predict_roughly_us(choice, device);
-  const ProductTime time = is_predicted_product(choice)
-                               ? predict_product(choice, device, product_constants(mainloop_kind(choice.config)))
-                               : predict_other(choice, device);
-  const double residual = product_residual(*kind, product_features(choice, device, time));
-  return time.us * residual * doubt(choice) * found_scales_factor(choice) + apart_us(choice, device);
+  const double us = choice.likely_tiles.mean_of([&](double tiles) {
+    const ProductTime time = is_predicted_product(choice)
+                                 ? predict_product(choice, device, product_constants(mainloop_kind(choice.config)))
+                                 : predict_other(choice, device, tiles);
+    return time.us * product_residual(*kind, product_features(choice, device, tiles, time));
+  });
+  return us * found_scales_factor(choice) + apart_us(choice, device);
 }
 
 }  // namespace cleave

@@ -19,8 +19,9 @@ double predict_roughly_us(const Choice& choice, const DeviceInfo& device);
 /// Whether predict_us() takes `choice` by the model of product_cost.h: a plain product on the Hopper kernel.
 bool is_predicted_product(const Choice& choice);
 
-/// The same of groups and convolutions, whose model is here, with what the time is made of. A Hopper kernel's.
-ProductTime predict_other(const Choice& choice, const DeviceInfo& device);
+/// The same of groups and convolutions, whose model is here, with what the time is made of, if D has so many tiles. A
+/// Hopper kernel's.
+ProductTime predict_other(const Choice& choice, const DeviceInfo& device, double tiles);
 
 /// Bytes of a product of plain matrices that come from memory. Tiles that read the same lines are not always in step:
 /// `read_again` is the share of an operand that comes once more.

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/refuse.h"
+#include "cleave/config/clusters.h"
 #include "plan/cost/cost.h"
 #include "plan/cost/product_cost.h"
 #include "plan/cost/product_residual.h"
@@ -22,35 +23,54 @@ ProductConstants constants_of(const std::vector<double>& list) {
   return values;
 }
 
+/// Of groups of M or N with these sizes; without them, as many as the planner expects.
+double known_tiles(const Choice& choice, const std::vector<int64_t>& sizes) {
+  const Grouping grouping = choice.schedule.grouping;
+  const bool m = grouping == Grouping::m, n = grouping == Grouping::n;
+  if (sizes.empty() || !(m || n)) return choice.tiles;
+  return steps_of(sizes, group_step(choice.config)) * (m ? choice.schedule.tiles_n : choice.schedule.tiles_m);
+}
+
 }  // namespace
 
 ProductModel::ProductModel() : device_(device_info(kPlanOnlyH200)) {}
 
-int ProductModel::add(const GemmPlan& plan, const std::string& kernel) {
+int ProductModel::add(const GemmPlan& plan, const std::string& kernel, const std::vector<int64_t>& sizes) {
   const auto spec = parse_spec(kernel);
   auto choice = spec ? make_choice(plan.problem(), device_, *spec) : std::nullopt;
   const auto kind = choice ? forest_kind(*choice) : std::nullopt;
   if (!kind) return -1;
-  choices_.push_back(std::move(*choice));
+  const double tiles = known_tiles(*choice, sizes);
+  added_.push_back({std::move(*choice), tiles});
   return int(*kind);
 }
 
-ProductTime ProductModel::time_of(const Choice& choice, const ProductConstants& constants) const {
-  return is_predicted_product(choice) ? predict_product(choice, device_, constants) : predict_other(choice, device_);
+double ProductModel::Added::tiles(std::optional<size_t> likely) const {
+  if (!likely) return known_tiles;
+  const auto values = choice.likely_tiles.values();
+  return values[std::min(*likely, values.size() - 1)];
 }
 
-std::vector<double> ProductModel::predict(const std::vector<double>& constants) const {
+ProductTime ProductModel::time_of(const Added& added, const ProductConstants& constants,
+                                  std::optional<size_t> likely) const {
+  return is_predicted_product(added.choice) ? predict_product(added.choice, device_, constants)
+                                            : predict_other(added.choice, device_, added.tiles(likely));
+}
+
+std::vector<double> ProductModel::predict(const std::vector<double>& constants, std::optional<size_t> likely) const {
   const ProductConstants values = constants_of(constants);
-  std::vector<double> us(choices_.size());
-  std::ranges::transform(choices_, us.begin(), [&](const Choice& c) { return time_of(c, values).us; });
+  std::vector<double> us(added_.size());
+  std::ranges::transform(added_, us.begin(), [&](const Added& each) { return time_of(each, values, likely).us; });
   return us;
 }
 
-std::vector<std::vector<float>> ProductModel::features(const std::vector<double>& constants) const {
+std::vector<std::vector<float>> ProductModel::features(const std::vector<double>& constants,
+                                                       std::optional<size_t> likely) const {
   const ProductConstants values = constants_of(constants);
   std::vector<std::vector<float>> rows;
-  for (const Choice& choice : choices_) {
-    const auto features = product_features(choice, device_, time_of(choice, values));
+  for (const Added& each : added_) {
+    const ProductTime time = time_of(each, values, likely);
+    const auto features = product_features(each.choice, device_, each.tiles(likely), time);
     const auto row = std::bit_cast<std::array<float, kProductFeatures>>(features);
     rows.emplace_back(row.begin(), row.end());
   }
@@ -58,8 +78,8 @@ std::vector<std::vector<float>> ProductModel::features(const std::vector<double>
 }
 
 std::vector<double> ProductModel::predict_shipped() const {
-  std::vector<double> us(choices_.size());
-  std::ranges::transform(choices_, us.begin(), [&](const Choice& c) { return predict_us(c, device_); });
+  std::vector<double> us(added_.size());
+  std::ranges::transform(added_, us.begin(), [&](const Added& each) { return predict_us(each.choice, device_); });
   return us;
 }
 

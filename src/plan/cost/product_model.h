@@ -2,6 +2,7 @@
 // these: what fitting needs of the planner.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,14 +20,16 @@ class CLEAVE_TOOLS ProductModel {
   ProductModel();
 
   /// Adds the problem of `plan` as `kernel` (see Spec) runs it. Returns its ForestKind, or -1 where it has
-  /// none.
-  int add(const GemmPlan& plan, const std::string& kernel);
+  /// none. `sizes`: of groups, if they are known.
+  int add(const GemmPlan& plan, const std::string& kernel, const std::vector<int64_t>& sizes = {});
 
-  /// Microseconds of what was added, in order, by the constants alone.
-  std::vector<double> predict(const std::vector<double>& constants) const;
+  /// Microseconds of what was added, in order, by the constants alone. `likely`: with which of its likely numbers of
+  /// tiles (likely_steps.h); without it, for the sizes that are known.
+  std::vector<double> predict(const std::vector<double>& constants, std::optional<size_t> likely = {}) const;
 
   /// What the trees of product_residual.h may ask, the same.
-  std::vector<std::vector<float>> features(const std::vector<double>& constants) const;
+  std::vector<std::vector<float>> features(const std::vector<double>& constants,
+                                           std::optional<size_t> likely = {}) const;
 
   /// The microseconds that the planner takes: what ships of constants and trees.
   std::vector<double> predict_shipped() const;
@@ -36,9 +39,16 @@ class CLEAVE_TOOLS ProductModel {
   static std::vector<double> constants(int kind);
 
  private:
-  ProductTime time_of(const Choice& choice, const ProductConstants& constants) const;
+  struct Added {
+    Choice choice;
+    double known_tiles;
 
-  std::vector<Choice> choices_;
+    double tiles(std::optional<size_t> likely) const;
+  };
+
+  ProductTime time_of(const Added& added, const ProductConstants& constants, std::optional<size_t> likely) const;
+
+  std::vector<Added> added_;
   DeviceInfo device_;
 };
 

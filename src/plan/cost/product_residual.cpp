@@ -68,7 +68,8 @@ std::optional<ForestKind> forest_kind(const Choice& choice) {
   return ForestKind(mainloop_kind(c));
 }
 
-ProductFeatures product_features(const Choice& choice, const DeviceInfo& device, const ProductTime& time) {
+ProductFeatures product_features(const Choice& choice, const DeviceInfo& device, double tiles,
+                                 const ProductTime& time) {
   const GemmProblem& p = choice.problem;
   const GemmConfig& c = choice.config;
   const ScheduleShape& s = choice.schedule;
@@ -77,7 +78,7 @@ ProductFeatures product_features(const Choice& choice, const DeviceInfo& device,
   const auto log2 = [](double x) { return float(std::log2(std::max(x, 1.0))); };
   const double tiles_m = double(s.tiles_m) * c.cluster.multicast_m, tiles_n = double(s.tiles_n) * c.cluster.multicast_n;
   const double resident = std::min<double>(s.clusters, resident_clusters(cluster_size(c), device));
-  const double waves = choice.tiles * s.slices / s.slices_per_cluster / resident, whole_waves = whole(waves);
+  const double waves = tiles * s.slices / s.slices_per_cluster / resident, whole_waves = whole(waves);
   const double bytes = size_of(c.operands.a), m = double(p.m), n = double(columns_of_b(p)), k = double(p.k);
   const double extent = mean_extent(c.schedule.grouping, p), extent_tiles = extent / step_of(c);
   const double slice_blocks = double(s.k_blocks) / s.slices * c.schedule.turns;

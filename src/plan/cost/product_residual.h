@@ -89,7 +89,8 @@ enum class ForestKind : uint8_t { k_major, strips, eight, promoted, conv, groupe
 /// Nothing where no pairs were measured: 4-bit weights, and kernels without TMA.
 std::optional<ForestKind> forest_kind(const Choice& choice);
 
-ProductFeatures product_features(const Choice& choice, const DeviceInfo& device, const ProductTime& time);
+/// `time`: of so many tiles.
+ProductFeatures product_features(const Choice& choice, const DeviceInfo& device, double tiles, const ProductTime& time);
 
 /// A node of a tree, whose nodes stand in preorder, tree after tree: a test, `feature <= value`, before what follows
 /// where it holds and what follows where it does not; or a leaf, which adds `value`. Packed: forests are most of what

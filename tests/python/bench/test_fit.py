@@ -8,6 +8,7 @@ import pytest
 from bench import fit, forest
 from bench.measured_pairs import MEASURED
 from cleave import _core
+from cleave.testing.grouped_case import GroupedCase
 
 # Mean regret of what ships, on the shapes of its fit: 0.01 to 0.03, and of its constants alone 0.02 to 0.05
 # (docs/notes/2026-11-choice.md).
@@ -84,6 +85,23 @@ def test_a_fit_improves_on_its_start(pairs) -> None:
     assert after < before
     strayed = np.abs(np.log(found / np.array(start)))
     assert np.all(strayed <= np.log(fit.STRAY) + 1e-9)
+
+
+def test_what_was_measured_has_sizes_that_the_planner_does_not_know() -> None:
+    """Eight tiles of rows take two waves, and seven one; the planner takes the mean of what is likely."""
+    planned = GroupedCase(4, 643, 2880, 2880).plan("h100")
+    kernel = "sm90 128x160"
+    us, constants = [], _core.ProductModel.constants(0)
+    for sizes in ((161, 161, 161, 160), (309, 154, 103, 77), ()):
+        model = _core.ProductModel()
+        assert model.add(planned, kernel, sizes) == fit.KINDS.index("grouped")
+        us.append(model.predict(constants)[0])
+    assert us[0] > 1.4 * us[1]
+    likely = [model.predict(constants, i)[0] for i in range(fit.LIKELY["grouped"])]
+    assert min(likely) == pytest.approx(us[1])
+    assert max(likely) == pytest.approx(us[0])
+    pairs = fit.Pairs(fit.KINDS.index("grouped"), model, [1.0])
+    assert fit.as_planned(pairs, np.array(constants), [])[0] == pytest.approx(np.mean(likely))
 
 
 def test_constants_are_counted() -> None:
