@@ -2,9 +2,10 @@
 
 The pairs are those of bench/pairs.py (bench/measured, packed), on an H200. What is fitted is the order of a shape's
 kernels: each shape counts alike, its fast kernels more than its slow ones, and what all of them are off by hardly.
-Trees then learn what the constants leave (forest.py). Sizes of groups, which the planner does not know, are known here;
-the planner takes the mean of sizes that are likely (plan/choice/likely_steps.h). First comes the regret (how much slower than the fastest is the
-kernel that the planner takes) of shapes left out of the fit, a fifth of the weights in turn: what is said of the model.
+Trees then learn what the constants leave (forest.py). Sizes of groups are known here, and not to the planner, which
+takes the mean over likely ones (plan/choice/likely_steps.h). First comes the regret (how much slower than the fastest
+is the kernel that the planner takes) of shapes left out of the fit, a fifth of the weights in turn: what is said of the
+model.
 Two ways to divide weights (--seed) differ by 0.1 to 0.5 points, so that one alone says little of a change.
 Needs scipy and LightGBM (pip install lightgbm); no GPU.
 """
@@ -126,7 +127,7 @@ def read(folder: Path, seed: int = 0) -> dict[int, Pairs]:
 
 
 def sizes_of(case: Any) -> list[int]:
-    """Of groups."""
+    """Sizes of groups."""
     return [end - begin for begin, end in case.ranges] if isinstance(case, GroupedCase) else []
 
 

@@ -60,6 +60,7 @@ struct GroupLayout {
   int64_t spacing = 1;     ///< aligned_ends: groups begin at multiples of it; counts: the distance from
                            ///< one group's begin to the next one's
   bool zero_rest = false;  ///< m, n: zero the parts of D that belong to no group, instead of leaving them
+  int64_t expected_m = 0;  ///< m: rows of a group that kernels are chosen for, on average; 0: all there is room for
   /// k, aligned_ends: each group's A is a matrix of its own, [m, room], K contiguous, where room is the group's size
   /// rounded up to the spacing; the matrices follow each other, and so do those of B^T. Otherwise rows run through all
   /// groups.

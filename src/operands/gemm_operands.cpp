@@ -107,6 +107,8 @@ class Builder {
                    shape_text(b_), gate_of(p_));
     }
     p_.m = t_.gather ? t_.gather->shape[0] : a_.rows();
+    if (options_.expected_m && p_.groups.dimension != Grouping::none)
+      p_.groups.expected_m = read_expected_m(*options_.expected_m, p_);
     p_.n = joined ? b_.columns() / 2 : b_.columns();
     p_.k = a_.columns();
     p_.a = layout_of(a_, "a");
@@ -373,6 +375,9 @@ void check_options_of_groups(const GemmOptions& options, const GemmProblem& prob
   if (problem.groups.dimension != Grouping::none) return;
   if (options.alignment)
     refuse_value("alignment is {}, but no bounds of groups are given; pass offs, or leave it out", *options.alignment);
+  if (options.expected_m)
+    refuse_value("expected_m is {}, but no bounds of groups are given; pass offs or counts, or leave it out",
+                 *options.expected_m);
   if (options.zero_rest.value_or(false))
     refuse_value("zero_rest is True, but no bounds of groups are given, and all of D is written; leave it out");
 }

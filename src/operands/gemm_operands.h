@@ -60,6 +60,7 @@ struct GemmOptions {
   bool grouped = false;               ///< the ranks of a and b, and the bounds, tell what is grouped
   std::optional<int64_t> alignment;   ///< offs are aligned prefix sums; counts of matrices: spacing
   std::optional<bool> zero_rest;      ///< without a value: of a new D only
+  std::optional<int64_t> expected_m;  ///< rows of a group, on average
   int64_t top_k = 1;                  ///< gather has slots: so many of each row of a
   bool a_is_transposed = false;       ///< a is [k, m], its scales [scales along K, m]
   PlanOptions plan;

@@ -1,5 +1,7 @@
 #include "operands/group_bounds.h"
 
+#include <bit>
+
 #include "base/refuse.h"
 #include "cleave/core/math.h"
 #include "cleave/names.h"
@@ -78,6 +80,18 @@ std::optional<DescribedGroups> read_bounds(const GemmTensors& t, std::optional<i
   g.layout.spacing = read_alignment(alignment, g.layout.bounds);
   if (alignment && t.offs) g.layout.bounds = GroupBounds::aligned_ends;
   return g;
+}
+
+int64_t read_expected_m(int64_t expected, const GemmProblem& problem) {
+  if (problem.groups.dimension != Grouping::m)
+    refuse_value("expected_m is {}, but {} is grouped; it is for groups of rows of a, leave it out", expected,
+                 to_string(problem.groups.dimension));
+  if (expected < 1) refuse_value("expected_m is {}; pass the rows that a group has on average, 1 or more", expected);
+  if (expected >= problem.m / problem.batch) return 0;
+  const auto power = int64_t(std::bit_ceil(uint64_t(expected)));
+  const int64_t between = power / 4 * 3;
+  const int64_t rows = expected <= between ? between : power;
+  return rows * problem.batch < problem.m ? rows : 0;
 }
 
 }  // namespace cleave

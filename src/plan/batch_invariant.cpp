@@ -45,6 +45,7 @@ GemmProblem with_rows(const GemmProblem& problem, int64_t rows) {
     if (p.batch == 1) p.b.stride_batch = std::max(p.b.stride_row * p.k, p.b.stride_col * columns_of_b(p));
     p.batch = kGroups;
     p.m = rows * kGroups;
+    p.groups.expected_m = 0;
     if (p.groups.bounds == GroupBounds::counts) p.groups.spacing = rows;
     if (p.gather.given) p.gather.rows = ceil_div(p.m, p.gather.divisor);
   }

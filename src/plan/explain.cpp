@@ -15,6 +15,8 @@ std::string explain(const GemmProblem& problem, const Choice& choice, size_t con
                                                    to_string(choice.spec))
                                      : fmt::format("{}: the lowest predicted time of {} candidates ({:.1f} us)",
                                                    to_string(choice.spec), considered, choice.predicted_us);
+  if (problem.groups.expected_m > 0)
+    text += fmt::format("; for groups of {} rows on average (expected_m)", problem.groups.expected_m);
   if (problem.split_k_slices > int32_t(choice.spec.slices)) {
     text += fmt::format("; split_k_slices={} reduced to {}, one K block of {} each", problem.split_k_slices,
                         choice.spec.slices, choice.config.tile.k);

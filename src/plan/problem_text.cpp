@@ -217,6 +217,10 @@ void read_groups(Reader& in, GemmProblem& p) {
     in.expect(" ");
     p.groups.spacing = in.number();
   }
+  if (in.take_word("expected")) {
+    in.expect(" ");
+    p.groups.expected_m = in.number();
+  }
   p.groups.zero_rest = p.groups.dimension != Grouping::k;
   if (!in.take_word("gather")) return;
   in.expect(" ");
@@ -291,6 +295,7 @@ std::string problem_text(const GemmProblem& p) {
   add(groups.dimension != Grouping::none, " grouped {}", to_string(groups.dimension));
   add(groups.bounds == GroupBounds::aligned_ends, " aligned {}", groups.spacing);
   add(groups.bounds == GroupBounds::counts, " counts {}", groups.spacing);
+  add(groups.expected_m > 0, " expected {}", groups.expected_m);
   add(p.gather.given, " gather {} by {}", p.gather.rows, p.gather.divisor);
   add(p.scale_a.kind == Scaling::vector, " scaled");
   add(p.scale_a.kind == Scaling::block, " blocks {}x{}", p.scale_a.rows, p.scale_b.rows);

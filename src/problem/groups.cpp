@@ -40,6 +40,12 @@ void check_rest(const GroupLayout& groups, Messages& out) {
   out.add("groups.zero_rest is set, but k is grouped: every element of d belongs to a group. Leave it false");
 }
 
+void check_expected(const GroupLayout& groups, Messages& out) {
+  if (groups.expected_m == 0 || (groups.expected_m > 0 && groups.dimension == Grouping::m)) return;
+  out.add("groups.expected_m is {}, and {} is grouped; it is of groups of m, 1 or more, or 0 where nothing is expected",
+          groups.expected_m, to_string(groups.dimension));
+}
+
 void check_bias(const GemmProblem& p, Messages& out) {
   const bool along = (p.bias == Bias::column && p.groups.dimension == Grouping::m) ||
                      (p.bias == Bias::row && p.groups.dimension == Grouping::n);
@@ -148,6 +154,7 @@ void check_groups(const GemmProblem& p, Messages& out) {
   check_spacing(p.groups, out);
   check_shared(p, out);
   check_rest(p.groups, out);
+  check_expected(p.groups, out);
   check_bias(p, out);
   check_blocks(p, out);
   check_apart(p, out);

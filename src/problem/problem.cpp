@@ -29,6 +29,11 @@ bool sums_are_integers(const GemmProblem& p) {
   return p.a.dtype == DType::i8 && p.scale_a.kind != Scaling::block && p.weights_b.format == WeightFormat::none;
 }
 
+GemmProblem as_expected(GemmProblem p) {
+  if (p.groups.expected_m > 0) p.m = std::exchange(p.groups.expected_m, 0) * p.batch;
+  return p;
+}
+
 bool is_automatic(const GemmProblem& p) {
   return p.split_k_mode == SplitKMode::automatic && p.split_k_slices == 0 && p.kernel == KernelFamily::automatic;
 }

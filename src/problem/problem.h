@@ -23,6 +23,9 @@ inline bool is_product(const GemmProblem& problem) {
   return problem.conv.kind == Conv::none && problem.groups.dimension == Grouping::none;
 }
 
+/// That with as many rows as its groups are expected to have (GroupLayout::expected_m): whose kernels are compared.
+GemmProblem as_expected(GemmProblem problem);
+
 /// Whether the split and the family of kernels are left to the planner.
 bool is_automatic(const GemmProblem& problem);
 

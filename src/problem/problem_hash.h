@@ -32,6 +32,7 @@ inline void mix_in(const GemmProblem& p, Mix& mix) {
       uint64_t(p.kernel) << 16 ^ uint64_t(p.bias) << 8 ^ uint64_t(p.has_c) << 4 ^ uint64_t(p.device + 2) ^
       uint64_t(p.deterministic) << 40 ^ uint64_t(p.static_a) << 62 ^ uint64_t(p.static_b) << 63);
   const GroupLayout& groups = p.groups;
+  mix(uint64_t(groups.expected_m));
   mix(uint64_t(groups.spacing) << 16 ^ uint64_t(groups.apart) << 8 ^ uint64_t(groups.dimension) << 6 ^
       uint64_t(groups.bounds) << 2 ^ uint64_t(groups.wide) << 1 ^ uint64_t(groups.zero_rest));
   if (p.gather.given) mix(uint64_t(p.gather.rows) << 32 ^ uint64_t(p.gather.divisor));

@@ -65,6 +65,15 @@ TEST(ProblemText, OfRowsThatAListNames) {
   EXPECT_FALSE(parse_problem("30x20x50x3 tt bfloat16 bfloat16 gather 9 by 4"));
 }
 
+TEST(ProblemText, OfGroupsThatAreExpectedToHaveFewRows) {
+  GemmProblem p = good_m_groups();
+  p.groups.expected_m = 6;
+  EXPECT_EQ(problem_text(p), "30x20x50x3 tt bfloat16 bfloat16 grouped m expected 6");
+  expect_round_trip(p);
+  p.gather = {.given = true, .rows = 9, .divisor = 4};
+  expect_round_trip(p);
+}
+
 TEST(ProblemText, WhatIsAskedOfThePlannerIsNoPartOfIt) {
   GemmProblem p = aligned();
   const std::string text = problem_text(p);

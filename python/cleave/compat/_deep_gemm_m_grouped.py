@@ -7,8 +7,8 @@
 | masked     | counts [G], as masked_m            | the first ones of a[g]                       |
 
 The arrays are int32, on the operands' device, and stay there. Groups may have any size: nothing
-needs alignment but psum's beginnings. compiled_dims, the expected sizes and disable_ue8m0_cast
-change no result.
+needs alignment but psum's beginnings. A kernel is chosen for the expected rows of a group;
+compiled_dims and disable_ue8m0_cast change nothing.
 
 What ensure_zero_padding leaves open is as DeepGEMM has it: without it, padding that follows a
 group's rows in the same 128 rows is multiplied like them, so that zeros in a give zeros in d, and
@@ -41,7 +41,10 @@ def m_grouped_bf16_gemm_nt_contiguous(
     Rows of no group become zero with ensure_zero_padding.
     """
     bounds = _row_bounds(grouped_layout, b.shape[0], use_psum_layout, not ensure_zero_padding)
-    _core.grouped_gemm(a, b.mT, **bounds, out=needed("d", d), zero_rest=ensure_zero_padding)
+    _core.grouped_gemm(
+        a, b.mT, **bounds, out=needed("d", d), zero_rest=ensure_zero_padding,
+        expected_m=expected_m_for_psum_layout,
+    )  # fmt: skip
 
 
 def m_grouped_bf16_gemm_nn_contiguous(
@@ -65,7 +68,7 @@ def m_grouped_bf16_gemm_nt_masked(
     a is [G, M, K], without gaps between its groups, b [G, N, K], d [G, M, N]. Other rows of d stay
     as they are.
     """
-    _core.grouped_gemm(a, b.mT, counts=needed("masked_m", masked_m), out=needed("d", d))
+    _core.grouped_gemm(a, b.mT, counts=needed("masked_m", masked_m), expected_m=expected_m, out=needed("d", d))
 
 
 def m_grouped_fp8_gemm_nt_contiguous(
@@ -90,7 +93,7 @@ def m_grouped_fp8_gemm_nt_contiguous(
     bounds = _row_bounds(grouped_layout, b[0].shape[0], use_psum_layout, not ensure_zero_padding)
     _core.grouped_gemm(
         a[0], b[0].mT, **bounds, scale_a=a[1], scale_b=b[1].mT, out=needed("d", d),
-        zero_rest=ensure_zero_padding,
+        zero_rest=ensure_zero_padding, expected_m=expected_m_for_psum_layout,
     )  # fmt: skip
 
 
@@ -133,8 +136,9 @@ def m_grouped_fp8_gemm_nt_masked(
     """
     check_recipes(a, b, recipe, recipe_a, recipe_b)
     _core.grouped_gemm(
-        a[0], b[0].mT, counts=needed("masked_m", masked_m), scale_a=a[1], scale_b=b[1].mT, out=needed("d", d)
-    )
+        a[0], b[0].mT, counts=needed("masked_m", masked_m), expected_m=expected_m,
+        scale_a=a[1], scale_b=b[1].mT, out=needed("d", d),
+    )  # fmt: skip
 
 
 def _row_bounds(grouped_layout: Any, groups: int, use_psum_layout: bool, with_padding: bool) -> dict[str, Any]:

@@ -40,6 +40,7 @@ using OutScale = OneOf<"out_scale", cleave::Granularity, "None", "str | None">;
 using ScaleMajor = OneOf<"scale_major", Major, "'k'">;
 using UseUe8m0 = Flag<"use_ue8m0", "False">;
 using Alignment = Integer<"alignment", "None", "int | None", "an integer or None">;
+using ExpectedM = Integer<"expected_m", "None", "int | None", "an integer or None">;
 using SlotsOfRow = Integer<"top_k", "1">;
 using ZeroRest = Flag<"zero_rest", "None", "bool | None">;
 using CheckOffsets = Flag<"check_offsets", "False">;
@@ -94,8 +95,8 @@ using GemmInputs = Values<arg::A, arg::B, arg::Bias, arg::C, arg::Out, arg::Epil
 /// All parameters of products that are not arrays, and belong to a plan.
 using ProductArguments =
     Values<arg::Activation, arg::OutDtype, arg::OutScale, arg::ScaleMajor, arg::UseUe8m0, arg::Alignment,
-           arg::SlotsOfRow, arg::ZeroRest, arg::UseFastAccum, arg::StaticB, arg::SplitKMode, arg::SplitKSlices,
-           arg::Deterministic, arg::SumOrder, arg::Kernel, arg::Precision>;
+           arg::ExpectedM, arg::SlotsOfRow, arg::ZeroRest, arg::UseFastAccum, arg::StaticB, arg::SplitKMode,
+           arg::SplitKSlices, arg::Deterministic, arg::SumOrder, arg::Kernel, arg::Precision>;
 
 using CallArguments = Values<arg::Alpha, arg::Beta, arg::CheckOffsets, arg::Stream, arg::Workspace>;
 

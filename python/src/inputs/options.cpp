@@ -24,6 +24,7 @@ GemmOptions parse_gemm_options(const ProductArguments& arguments, GemmOptions fo
   arguments.read<arg::ScaleMajor>(form.scale_major);
   arguments.read<arg::UseUe8m0>(form.ue8m0);
   arguments.read<arg::Alignment>(form.alignment);
+  arguments.read<arg::ExpectedM>(form.expected_m);
   arguments.read<arg::SlotsOfRow>(form.top_k);
   arguments.read<arg::ZeroRest>(form.zero_rest);
   form.plan = parse_plan_options(arguments);

@@ -40,6 +40,10 @@ Args:
         begins at g * alignment.
     alignment: every group begins at a multiple of it; for offs, and for counts where groups lie in one
         matrix.
+    expected_m: how many rows a group is expected to have, on average, where M is grouped and a has room
+        for more: a hint, with which a kernel is chosen that is fast for so many. It changes no result
+        but its last bits, and groups may have any size. Numbers in between are as the next power of two
+        or half as much again. Without it, groups are expected to fill a.
     gather: int32 [M], contiguous, for a forward product of an a [T, K] with contiguous rows: row i of the
         product is row gather[i] // top_k of a, and scale_a is laid out as a is ([T], or
         [T, ceil(K / 128)]). So rows need no copy for each group that they go to: with the indices and
@@ -144,11 +148,12 @@ nb::object weight_gradient(const Call& call) {
 void bind_grouped_gemm(nb::module_& m) {
   m.attr("most_groups") = kMostGroups;
   using Operands = List<arg::A, arg::B, arg::Offs>;
-  using Options = Concat<Bounds, List<arg::Gather, arg::SlotsOfRow, arg::ScaleA, arg::ScaleB, arg::Bias, arg::C>,
-                         Scalars, List<arg::ScaleD, arg::Amax>,
-                         List<arg::Activation, arg::Epilogue, arg::Out, arg::OutDtype, arg::UseFastAccum, arg::ZeroRest,
-                              arg::CheckOffsets>,
-                         FoundScales, SplitK, List<arg::Precision>, Place>;
+  using Options =
+      Concat<Bounds, List<arg::ExpectedM, arg::Gather, arg::SlotsOfRow, arg::ScaleA, arg::ScaleB, arg::Bias, arg::C>,
+             Scalars, List<arg::ScaleD, arg::Amax>,
+             List<arg::Activation, arg::Epilogue, arg::Out, arg::OutDtype, arg::UseFastAccum, arg::ZeroRest,
+                  arg::CheckOffsets>,
+             FoundScales, SplitK, List<arg::Precision>, Place>;
 
   define(m, "grouped_gemm", Operands(), Options(), "Array | tuple[Array, ...]", kGroupedGemmDoc,
          [](const auto& call) { return multiply(call, call, call, {.grouped = true}); });

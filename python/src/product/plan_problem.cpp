@@ -14,6 +14,7 @@
 #include "launch/packed_weight.h"
 #include "module/bindings.h"
 #include "module/errors.h"
+#include "operands/group_bounds.h"
 #include "operands/scales.h"
 #include "problem/placement.h"
 #include "problem/problem.h"
@@ -41,7 +42,8 @@ Args:
     device: "cpu", "cuda", "cuda:<index>", or "h100" or "h200" to plan for one on any machine.
     grouping: "m", "n" or "k" for `batch` groups of that dimension, whose int32 bounds are given as
         bounds says: "ends", "indptr", "starts", "aligned_ends" or "counts"; groups of the latter two
-        begin at multiples of spacing. Matrices that `grouped_gemm` takes one per group are packed.
+        begin at multiples of spacing. expected_m is as in `grouped_gemm`. Matrices that `grouped_gemm`
+        takes one per group are packed.
     weights: "int4", "mxfp4" or "nvfp4" for a packed weight as B, with groups of group_size columns
         (None: the format's usual 128, 32 or 16; -1: whole rows), and with zero points if zeros is True;
         scaling is A's alone then.
@@ -177,6 +179,7 @@ GemmOptions options_of(const GemmProblem& p, Activation activation, const PlanOp
           .grouped = true,
           .alignment = aligned ? std::optional(p.groups.spacing) : std::nullopt,
           .zero_rest = p.groups.zero_rest,
+          .expected_m = p.groups.expected_m > 0 ? std::optional(p.groups.expected_m) : std::nullopt,
           .plan = plan};
 }
 
@@ -196,6 +199,9 @@ PlanObject plan_problem(const Call& call) {
   Activation activation = Activation::none;
   call.template read<arg::Activation>(activation);
   problem.groups = parse_groups(call);
+  std::optional<int64_t> expected_m;
+  call.template read<arg::ExpectedM>(expected_m);
+  if (expected_m) problem.groups.expected_m = read_expected_m(*expected_m, problem);
   problem.device = parse_device(arg::Device::parse(call.template get<arg::Device>()));
   const PlanOptions options = parse_plan_options(call);
   set_plan_options(options, problem);
@@ -249,7 +255,7 @@ void bind_plan_problem(nb::module_& m) {
                               arg::Epilogue, Scaled, arg::OutScale, arg::ScaleMajor, arg::UseUe8m0, arg::UseFastAccum>,
                          SplitK,
                          List<arg::Precision, arg::StaticB, arg::Device, GroupedDimension, BoundsKind, Spacing,
-                              arg::WeightKind, GroupSize, HasZeros, arg::Accumulate>>;
+                              arg::ExpectedM, arg::WeightKind, GroupSize, HasZeros, arg::Accumulate>>;
   define(m, "plan_problem", List<M, N, K>(), Options(), "GemmPlan", kPlanProblemDoc,
          [](const auto& call) { return plan_problem(call); });
 }

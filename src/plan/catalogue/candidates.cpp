@@ -106,6 +106,14 @@ Considered consider(const GemmProblem& problem, const DeviceInfo& device, Kernel
   return out;
 }
 
+/// For the problem, what was found for the rows that its groups are expected to have.
+std::optional<Choice> as_asked(Choice&& choice, const GemmProblem& problem, const DeviceInfo& device) {
+  if (problem.groups.expected_m == 0) return std::move(choice);
+  std::optional<Choice> own = make_choice(problem, device, choice.spec);
+  if (own) own->predicted_us = choice.predicted_us;
+  return own;
+}
+
 }  // namespace
 
 Kernels user_kernels() {
@@ -121,8 +129,9 @@ Kernels user_kernels() {
 std::vector<Choice> candidates(const GemmProblem& problem, const DeviceInfo& device, Kernels kernels) {
   std::vector<Choice> out;
   constexpr double kAll = std::numeric_limits<double>::infinity();
-  consider(problem, device, kernels).visit_near(kAll, problem, device, [&](Choice&& choice) {
-    out.push_back(std::move(choice));
+  const GemmProblem likely = as_expected(problem);
+  consider(likely, device, kernels).visit_near(kAll, likely, device, [&](Choice&& choice) {
+    if (auto own = as_asked(std::move(choice), problem, device)) out.push_back(std::move(*own));
   });
   std::stable_sort(out.begin(), out.end(), is_cheaper);
   return out;
@@ -131,11 +140,13 @@ std::vector<Choice> candidates(const GemmProblem& problem, const DeviceInfo& dev
 Cheapest cheapest(const GemmProblem& problem, const DeviceInfo& device, Kernels kernels) {
   // The closely cheapest is farther off roughly in one case of two hundred; a convolution's rough model errs by more.
   const double far = problem.conv.kind == Conv::none ? 1.25 : 1.5;
-  const Considered considered = consider(problem, device, kernels);
+  const GemmProblem likely = as_expected(problem);
+  const Considered considered = consider(likely, device, kernels);
   Cheapest best{.considered = considered.count()};
-  considered.visit_near(far, problem, device, [&](Choice&& choice) {
+  considered.visit_near(far, likely, device, [&](Choice&& choice) {
     if (!best.choice || is_cheaper(choice, *best.choice)) best.choice = std::move(choice);
   });
+  if (best.choice) best.choice = as_asked(std::move(*best.choice), problem, device);
   return best;
 }
 

@@ -11,7 +11,7 @@ namespace {
 constexpr double kUneven = 0.3;     // of the mean
 constexpr int64_t kMostParts = 16;  // of groups; a part's are of one length
 
-/// Of a group of so many elements. Less than one of them is the chance that there is one.
+/// Steps of a group of so many elements. Less than one of them is the chance that there is one.
 double steps_of(double elements, double step) {
   return elements < 1 ? std::max(elements, 0.0) : std::ceil(elements / step - 1e-9);
 }

@@ -23,7 +23,7 @@ ProductConstants constants_of(const std::vector<double>& list) {
   return values;
 }
 
-/// Of groups of M or N with these sizes; without them, as many as the planner expects.
+/// Tiles of groups of M or N with these sizes; without them, as many as the planner expects.
 double known_tiles(const Choice& choice, const std::vector<int64_t>& sizes) {
   const Grouping grouping = choice.schedule.grouping;
   const bool m = grouping == Grouping::m, n = grouping == Grouping::n;

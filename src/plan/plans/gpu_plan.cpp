@@ -109,7 +109,9 @@ class GpuPlan final : public ChosenPlan {
     return sources;
   }
   std::string why() const override { return why_; }
-  double roofline_us() const override { return cleave::roofline_us(problem_, device_info(problem_.device)); }
+  double roofline_us() const override {
+    return cleave::roofline_us(as_expected(problem_), device_info(problem_.device));
+  }
 
   std::vector<Candidate> candidates() const override {
     if (choice_.blocks == 0) return {};

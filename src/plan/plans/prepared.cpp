@@ -61,6 +61,7 @@ GemmProblem family_of(const GemmProblem& p) {
   }
   for (ScaleLayout* scales : {&f.scale_a, &f.scale_b}) scales->stride_row = scales->stride_k = scales->stride_batch = 0;
   f.groups.wide = f.groups.zero_rest = false;
+  f.groups.expected_m = 0;
   f.gather.rows = f.gather.divisor = 0;
   return f;
 }
@@ -73,6 +74,7 @@ GemmProblem with_rows(GemmProblem p, int64_t m) {
   if (p.scale_a.kind == Scaling::block && p.scale_a.stride_row == 1)
     p.scale_a.stride_k = ceil_div<int64_t>(m, p.scale_a.rows);
   if (p.gather.given) p.gather.rows = ceil_div(m, p.gather.divisor);
+  p.groups.expected_m = 0;
   p.m = m;
   return p;
 }
@@ -88,11 +90,12 @@ class Ranges {
   std::optional<Spec> find(const GemmProblem& problem) const {
     if (!any_.load(std::memory_order_relaxed)) return std::nullopt;
     const GemmProblem family = family_of(problem);
+    const int64_t m = as_expected(problem).m;
     const std::shared_lock lock(mutex_);
     const auto found = ranges_.find(family);
-    if (found == ranges_.end() || problem.m < found->second.first) return std::nullopt;
+    if (found == ranges_.end() || m < found->second.first) return std::nullopt;
     const std::vector<Step>& steps = found->second.steps;
-    const auto step = std::ranges::lower_bound(steps, problem.m, {}, &Step::last_m);
+    const auto step = std::ranges::lower_bound(steps, m, {}, &Step::last_m);
     return step == steps.end() ? std::nullopt : std::optional(step->spec);
   }
 
