@@ -34,6 +34,7 @@ struct ScaleLayout {
   uint32_t rows = 1;       ///< block: rows that share a scale, 1 or 128
   int64_t stride_row = 0;  ///< to the next row's (or block of rows') scale; vector: 0 if one serves all
   int64_t stride_k = 0;    ///< block: to the scale of the next 128 elements of K
+  /// To the next matrix's scales. A's, where groups of m have counts: how much farther than where its rows go on.
   int64_t stride_batch = 0;
 
   friend bool operator==(const ScaleLayout&, const ScaleLayout&) = default;

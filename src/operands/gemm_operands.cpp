@@ -162,7 +162,8 @@ class Builder {
     check(*t_.scale_a, "scale_a", kForm);
     arguments_.scale_a = static_cast<const float*>(t_.scale_a->data);
     const bool stacked_rows = call_.stacks_rows() && t_.scale_a->ndim > 1 && line_length(*t_.scale_a) != 1;
-    const Operand scale_a = stacked_rows ? stacked(*t_.scale_a, "scale_a") : *t_.scale_a;
+    int64_t gap = 0;
+    const Operand scale_a = stacked_rows ? stacked_apart(*t_.scale_a, gap) : *t_.scale_a;
     const ScaleForm form{.a_by_group = options_.grouped && (a_.ndim == 3 || b_.ndim == 2),
                          .b_by_group = options_.grouped && (b_.ndim == 3 || a_.ndim == 2),
                          .a_is_transposed = options_.a_is_transposed};
@@ -173,6 +174,7 @@ class Builder {
       arguments_.scale_b = static_cast<const float*>(t_.scale_b->data);
       place_scales(scale_a, *t_.scale_b, form, p_);
     }
+    if (stacked_rows) p_.scale_a.stride_batch = gap;
   }
 
   void place_zero_points() {

@@ -88,14 +88,21 @@ std::string contiguous_remedy(const char* name, bool written) {
 }
 
 Operand stacked(const Operand& x, const char* name, bool written) {
-  const int64_t rows = x.shape[1];
-  const int64_t even = saturating_product(rows, x.stride[1]);
-  if (x.shape[0] > 1 && rows > 1 && x.stride[0] != even && !x.empty()) {
+  int64_t gap = 0;
+  Operand flat = stacked_apart(x, gap);
+  if (gap != 0) {
     refuse_value(
         "{0} is {1} with strides ({2}, {3}, ...); with counts, a group must begin where the one before has its last "
         "row: a stride of {4}, not {2}. {5}",
-        name, shape_text(x), x.stride[0], x.stride[1], even, contiguous_remedy(name, written));
+        name, shape_text(x), x.stride[0], x.stride[1], x.stride[0] - gap, contiguous_remedy(name, written));
   }
+  return flat;
+}
+
+Operand stacked_apart(const Operand& x, int64_t& gap) {
+  const int64_t rows = x.shape[1];
+  const bool spaced = x.shape[0] > 1 && rows > 1 && !x.empty();
+  gap = spaced ? x.stride[0] - saturating_product(rows, x.stride[1]) : 0;
   Operand flat = x;
   flat.ndim = x.ndim - 1;
   flat.shape[0] = saturating_product(x.shape[0], rows);

@@ -84,6 +84,9 @@ Operand transposed(Operand x);
 /// the same distance apart.
 Operand stacked(const Operand& x, const char* name, bool written = false);
 
+/// The same of groups anywhere: from a group's begin to the next one's it is `gap` elements more than its rows take.
+Operand stacked_apart(const Operand& x, int64_t& gap);
+
 /// The layout of new matrices, packed row by row.
 MatrixLayout packed_layout(DType dtype, int64_t batch, int64_t rows, int64_t columns);
 

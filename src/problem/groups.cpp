@@ -1,5 +1,6 @@
 // The rules of grouped products.
 
+#include <string_view>
 #include <utility>
 
 #include "cleave/names.h"
@@ -29,6 +30,7 @@ void check_shared(const GemmProblem& p, Messages& out) {
                                                      {"scale_b", scale_b_of(p)}};
   for (const auto& [argument, place] : parts) {
     const int64_t stride = place.layout.stride_batch;
+    if (argument == std::string_view("scale_a") && p.groups.bounds == GroupBounds::counts) continue;
     if (place.batch != 1 || p.batch == 1 || stride == 0) continue;
     out.add("{0}.stride_batch is {1}, but {2} is grouped and all groups share one {0}; pass 0", argument, stride,
             to_string(p.groups.dimension));

@@ -132,7 +132,7 @@ def m_grouped_fp8_gemm_nt_masked(
 ) -> None:
     """m_grouped_bf16_gemm_nt_masked of 8-bit floats with float32 scales.
 
-    a's scales are [G, M, K / 128], b's as in m_grouped_fp8_gemm_nt_contiguous.
+    a's scales are [G, M, K / 128], in either major, b's as in m_grouped_fp8_gemm_nt_contiguous.
     """
     check_recipes(a, b, recipe, recipe_a, recipe_b)
     _core.grouped_gemm(

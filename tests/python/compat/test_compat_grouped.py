@@ -254,9 +254,13 @@ def test_m_grouped_gemm_masked() -> None:
     d = torch.full((G, rows, N), 7.0, dtype=torch.bfloat16)
     assert deep_gemm.m_grouped_bf16_gemm_nt_masked(a, b, d, counts, expected_m=64) is None
     q, w = a.to(E4M3), b.to(E4M3)
-    scale_a, scale_b = scales(G, K_BLOCKS, rows).mT.contiguous(), scales(G, 1, K_BLOCKS)
+    scale_a, scale_b = scales(G, K_BLOCKS, rows).mT, scales(G, 1, K_BLOCKS)
     e = d.clone()
     deep_gemm.m_grouped_fp8_gemm_nt_masked((q, scale_a), (w, scale_b), e, counts, 64)
+    for other in (scale_a.contiguous(), deep_gemm.get_mn_major_tma_aligned_tensor(scale_a)):
+        f = d.clone()
+        deep_gemm.m_grouped_fp8_gemm_nt_masked((q, other), (w, scale_b), f, counts, 64)
+        assert torch.equal(f, e)
     for group, size in enumerate(SIZES):
         x, y = a[group, :size].double(), b[group].double()
         assert torch.equal(d[group, :size], (x @ y.mT).bfloat16())
