@@ -26,7 +26,7 @@ def in_either_major(scales: torch.Tensor) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize("major", ["rows", "columns", "aligned"])
 @pytest.mark.parametrize("expected", [1, 8, 32, 100, ROOM])
 def test_scales_of_blocks(expected: int, major: str) -> None:
-    """Of whichever kernel is chosen: groups have more rows than are expected, and fewer."""
+    """Whichever kernel is chosen: groups have more rows than are expected, and fewer."""
     generator = torch.Generator("cuda").manual_seed(expected)
     a = torch.randn(GROUPS, ROOM, K, device="cuda", generator=generator).to(E4M3)
     b = torch.randn(GROUPS, N, K, device="cuda", generator=generator).to(E4M3)
