@@ -67,8 +67,8 @@ void TileProduct<Sum>::operator()(const WorkTile& work, Scratch<Sum>& scratch, S
       operands_.pack_b(work, {area.column, area.columns}, part == 1, {first, k}, scratch.b.values);
       if (in_parts(p.precision)) scratch.b.split(p.precision, round_up(area.columns, kMicroColumns) * k);
       const auto multiply_all = [&](const float* a, const float* b) {
-        multiply_block({work.batch, area.row, area.column, first, k, part}, area.rows, area.columns, a, b,
-                       sums + part * t.columns());
+        multiply_block({work.batch, area.row, area.column, first, k, part, area.row + area.rows}, area.rows,
+                       area.columns, a, b, sums + part * t.columns());
       };
       multiply_all(scratch.a.values, scratch.b.values);
       if (in_parts(p.precision)) {
@@ -113,7 +113,8 @@ void TileProduct<float>::multiply(const Step& step, const float* a, const float*
     end = min_of(step.k, begin + kScaleBlock - uint32_t(first % kScaleBlock));
     Stretch stretch;
     micro_kernel_.store(end - begin, a + begin * kMicroRows, b + begin * kMicroColumns, stretch.sums[0], kMicroColumns);
-    const StretchScales<kMicroRows> scale_a(p.scale_a, arguments_.scale_a, step.batch, step.row, p.m, first, listed_);
+    const StretchScales<kMicroRows> scale_a(p.scale_a, arguments_.scale_a, step.batch, step.row, step.rows_end, first,
+                                            listed_);
     const StretchScales<kMicroColumns> scale_b(p.scale_b, arguments_.scale_b, step.batch, step.column, p.n, first, {},
                                                gate_columns(p), step.is_up);
     for (uint32_t i = 0; i < kMicroRows; ++i) {

@@ -34,6 +34,7 @@ class TileProduct {
     uint32_t batch;
     int64_t row, column, first;
     uint32_t k, is_up;
+    int64_t rows_end;  // of the tile
   };
 
   /// sums += the product of a K block's panels. `first`: the step of its first micro-tile.

@@ -163,6 +163,7 @@ class Builder {
     arguments_.scale_a = static_cast<const float*>(t_.scale_a->data);
     const bool stacked_rows = call_.stacks_rows() && t_.scale_a->ndim > 1 && line_length(*t_.scale_a) != 1;
     int64_t gap = 0;
+    if (stacked_rows) check_entries_of_scales();
     const Operand scale_a = stacked_rows ? stacked_apart(*t_.scale_a, gap) : *t_.scale_a;
     const ScaleForm form{.a_by_group = options_.grouped && (a_.ndim == 3 || b_.ndim == 2),
                          .b_by_group = options_.grouped && (b_.ndim == 3 || a_.ndim == 2),
@@ -175,6 +176,14 @@ class Builder {
       place_scales(scale_a, *t_.scale_b, form, p_);
     }
     if (stacked_rows) p_.scale_a.stride_batch = gap;
+  }
+
+  void check_entries_of_scales() const {
+    const Operand& scale_a = *t_.scale_a;
+    const int64_t rows = p_.m / max_of<int64_t>(p_.batch, 1);
+    if (scale_a.shape[0] == p_.batch && scale_a.shape[1] == rows) return;
+    refuse_value("scale_a is {0}; with counts it must have scales for each group's rows, ({1}, {2}) or ({1}, {2}, {3})",
+                 shape_text(scale_a), p_.batch, rows, ceil_div<int64_t>(p_.k, kScaleBlock));
   }
 
   void place_zero_points() {

@@ -1,6 +1,7 @@
 #include "operands/group_bounds.h"
 
 #include <bit>
+#include <limits>
 
 #include "base/refuse.h"
 #include "cleave/core/math.h"
@@ -87,7 +88,8 @@ int64_t read_expected_m(int64_t expected, const GemmProblem& problem) {
     refuse_value("expected_m is {}, but {} is grouped; it is for groups of rows of a, leave it out", expected,
                  to_string(problem.groups.dimension));
   if (expected < 1) refuse_value("expected_m is {}; pass the rows that a group has on average, 1 or more", expected);
-  if (expected >= problem.m / problem.batch) return 0;
+  if (problem.batch < 1 || problem.m > std::numeric_limits<int32_t>::max() || expected >= problem.m / problem.batch)
+    return 0;
   const auto power = int64_t(std::bit_ceil(uint64_t(expected)));
   const int64_t between = power / 4 * 3;
   const int64_t rows = expected <= between ? between : power;

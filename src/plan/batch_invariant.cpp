@@ -46,6 +46,7 @@ GemmProblem with_rows(const GemmProblem& problem, int64_t rows) {
     p.batch = kGroups;
     p.m = rows * kGroups;
     p.groups.expected_m = 0;
+    p.scale_a.stride_batch = 0;
     if (p.groups.bounds == GroupBounds::counts) p.groups.spacing = rows;
     if (p.gather.given) p.gather.rows = ceil_div(p.m, p.gather.divisor);
   }

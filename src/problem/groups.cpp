@@ -1,6 +1,6 @@
 // The rules of grouped products.
 
-#include <string_view>
+#include <algorithm>
 #include <utility>
 
 #include "cleave/names.h"
@@ -30,7 +30,6 @@ void check_shared(const GemmProblem& p, Messages& out) {
                                                      {"scale_b", scale_b_of(p)}};
   for (const auto& [argument, place] : parts) {
     const int64_t stride = place.layout.stride_batch;
-    if (argument == std::string_view("scale_a") && p.groups.bounds == GroupBounds::counts) continue;
     if (place.batch != 1 || p.batch == 1 || stride == 0) continue;
     out.add("{0}.stride_batch is {1}, but {2} is grouped and all groups share one {0}; pass 0", argument, stride,
             to_string(p.groups.dimension));
@@ -42,10 +41,15 @@ void check_rest(const GroupLayout& groups, Messages& out) {
   out.add("groups.zero_rest is set, but k is grouped: every element of d belongs to a group. Leave it false");
 }
 
-void check_expected(const GroupLayout& groups, Messages& out) {
-  if (groups.expected_m == 0 || (groups.expected_m > 0 && groups.dimension == Grouping::m)) return;
-  out.add("groups.expected_m is {}, and {} is grouped; it is of groups of m, 1 or more, or 0 where nothing is expected",
-          groups.expected_m, to_string(groups.dimension));
+void check_expected(const GemmProblem& p, Messages& out) {
+  const GroupLayout& groups = p.groups;
+  if (groups.expected_m == 0) return;
+  const bool fits = groups.expected_m > 0 && groups.expected_m <= p.m / std::max<int64_t>(p.batch, 1);
+  if (fits && groups.dimension == Grouping::m) return;
+  out.add(
+      "groups.expected_m is {}, and {} of {} is grouped in {}; it is of groups of m, from 1 to m / batch, or 0 where "
+      "nothing is expected",
+      groups.expected_m, to_string(groups.dimension), p.m, p.batch);
 }
 
 void check_bias(const GemmProblem& p, Messages& out) {
@@ -156,7 +160,7 @@ void check_groups(const GemmProblem& p, Messages& out) {
   check_spacing(p.groups, out);
   check_shared(p, out);
   check_rest(p.groups, out);
-  check_expected(p.groups, out);
+  check_expected(p, out);
   check_bias(p, out);
   check_blocks(p, out);
   check_apart(p, out);

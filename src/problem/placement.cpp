@@ -122,6 +122,12 @@ Placement bias_of(const GemmProblem& p) {
   return place;
 }
 Placement scale_a_of(const GemmProblem& p) {
+  const bool counted = p.groups.dimension == Grouping::m && p.groups.bounds == GroupBounds::counts;
+  if (counted && p.scale_a.stride_batch != 0) {
+    ScaleLayout of_group = p.scale_a;
+    of_group.stride_batch += p.groups.spacing * of_group.stride_row;
+    return scales_of(of_group, p.groups.spacing, p.k, p.batch);
+  }
   return scales_of(p.scale_a, rows_of_a(p), p.k, entries_of_scale_a(p, p.scale_a.kind));
 }
 Placement scale_b_of(const GemmProblem& p) {

@@ -97,8 +97,9 @@ def _bounds(groups: dict[str, Any], sizes: Sequence[int] | None) -> dict[str, Se
     spaced = groups["bounds"] != "ends"
     spacing = groups["spacing"] if spaced else 1
     if sizes is None:
-        units = spread_over(groups["count"], groups["extent"] // spacing, _SPREAD)
-        sizes = [min(units[g] * spacing, groups["extent"]) for g in range(groups["count"])]
+        total = groups["expected"] * groups["count"] or groups["extent"]
+        unit = 1 if groups["expected"] and groups["bounds"] == "counts" else spacing
+        sizes = [min(units * unit, groups["extent"]) for units in spread_over(groups["count"], total // unit, _SPREAD)]
     if groups["bounds"] == "counts":
         return {"group_sizes": [min(size, spacing) for size in sizes]}
     return {"group_offsets": [end for _, end in ranges_of(sizes, spacing)]}

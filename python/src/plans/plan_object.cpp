@@ -29,7 +29,7 @@ constexpr const char* kRunDoc =
     R"(Runs the product on arrays of the planned form.
 
 The arguments and errors are those of the function that was planned: `gemm`, `scaled_gemm` or
-`grouped_gemm`, whose alignment, top_k and zero_rest the plan keeps. For a plan of plan_mixed_gemm, b is
+`grouped_gemm`, whose alignment, expected_m, top_k and zero_rest the plan keeps. For a plan of plan_mixed_gemm, b is
 `weights.packed`, and scales, zeros and global_scale are the weight's.
 
 Enqueues on the stream and returns; allocates nothing if `out` is given. Legal while the stream is
@@ -86,8 +86,10 @@ std::string describe(const ConvLayout& x) {
 
 std::string describe(const GroupLayout& x) {
   if (x.dimension == Grouping::none) return "none";
-  return fmt::format("groups of {} by {} of int{} with spacing {}", to_string(x.dimension), to_string(x.bounds),
-                     x.wide ? 64 : 32, x.spacing);
+  std::string text = fmt::format("groups of {} by {} of int{} with spacing {}", to_string(x.dimension),
+                                 to_string(x.bounds), x.wide ? 64 : 32, x.spacing);
+  if (x.expected_m > 0) text += fmt::format(" and {} rows expected", x.expected_m);
+  return text;
 }
 
 std::string describe(const std::string& text) {

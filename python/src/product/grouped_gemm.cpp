@@ -28,7 +28,7 @@ needs padding.
 
 Args:
     a, b: as in `gemm`, 8-bit operands as in `scaled_gemm`, with any layout of the last two
-        dimensions. With counts, the rows of all groups of a (and of c and out, not of scale_a) must be
+        dimensions. With counts, the rows of all groups of a (and of what else has such rows, but scale_a) must be
         evenly spaced, as in a contiguous array. Both may also be one-dimensional and contiguous, each
         group's part being a matrix a_g [M, room] or b_g [N, room], where room is the group's size
         rounded up to alignment; this form needs offs and `out`.

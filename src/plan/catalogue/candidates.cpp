@@ -106,9 +106,11 @@ Considered consider(const GemmProblem& problem, const DeviceInfo& device, Kernel
   return out;
 }
 
-/// For the problem, what was found for the rows that its groups are expected to have.
+/// For the problem, what was found for the rows that its groups are expected to have. Slices of K would have partial
+/// tiles for all rows that there is room for: nothing, unless they are asked for.
 std::optional<Choice> as_asked(Choice&& choice, const GemmProblem& problem, const DeviceInfo& device) {
   if (problem.groups.expected_m == 0) return std::move(choice);
+  if (choice.spec.slices > 1 && is_automatic(problem)) return std::nullopt;
   std::optional<Choice> own = make_choice(problem, device, choice.spec);
   if (own) own->predicted_us = choice.predicted_us;
   return own;
@@ -144,10 +146,13 @@ Cheapest cheapest(const GemmProblem& problem, const DeviceInfo& device, Kernels 
   const Considered considered = consider(likely, device, kernels);
   Cheapest best{.considered = considered.count()};
   considered.visit_near(far, likely, device, [&](Choice&& choice) {
-    if (!best.choice || is_cheaper(choice, *best.choice)) best.choice = std::move(choice);
+    auto own = as_asked(std::move(choice), problem, device);
+    if (own && (!best.choice || is_cheaper(*own, *best.choice))) best.choice = std::move(own);
   });
-  if (best.choice) best.choice = as_asked(std::move(*best.choice), problem, device);
-  return best;
+  if (best.choice || problem.groups.expected_m == 0) return best;
+  GemmProblem unexpected = problem;
+  unexpected.groups.expected_m = 0;
+  return cheapest(unexpected, device, kernels);
 }
 
 }  // namespace cleave

@@ -120,7 +120,8 @@ class GpuPlan final : public ChosenPlan {
     const auto same = [&](const Choice& c) { return c.spec == choice_.spec; };
     if (std::none_of(considered.begin(), considered.end(), same)) {
       Choice own = choice_;
-      own.predicted_us = predict_us(own, device_info(problem_.device));
+      const auto likely = make_choice(as_expected(problem_), device_info(problem_.device), own.spec);
+      own.predicted_us = predict_us(likely ? *likely : own, device_info(problem_.device));
       const auto slower = [&](const Choice& c) { return c.predicted_us > own.predicted_us; };
       considered.insert(std::find_if(considered.begin(), considered.end(), slower), own);
     }

@@ -90,10 +90,10 @@ class Ranges {
   std::optional<Spec> find(const GemmProblem& problem) const {
     if (!any_.load(std::memory_order_relaxed)) return std::nullopt;
     const GemmProblem family = family_of(problem);
-    const int64_t m = as_expected(problem).m;
     const std::shared_lock lock(mutex_);
     const auto found = ranges_.find(family);
-    if (found == ranges_.end() || m < found->second.first) return std::nullopt;
+    if (found == ranges_.end() || problem.m < found->second.first) return std::nullopt;
+    const int64_t m = std::max(as_expected(problem).m, found->second.first);
     const std::vector<Step>& steps = found->second.steps;
     const auto step = std::ranges::lower_bound(steps, m, {}, &Step::last_m);
     return step == steps.end() ? std::nullopt : std::optional(step->spec);

@@ -86,3 +86,38 @@ def test_it_is_of_groups_of_rows() -> None:
         cleave.grouped_gemm(batches, np.ones((2, 8, 4), np.float32), expected_m=2)
     with pytest.raises(TypeError, match="expected_m"):
         cleave.grouped_gemm(a, b, np.array([4, 8], np.int32), expected_m="many")
+
+
+def test_no_memory_is_taken_for_rows_that_are_not_expected() -> None:
+    """Slices of K would have partial tiles for all rows, unless they are asked for."""
+    options = {"batch": 2, "dtype": "bfloat16", "grouping": "m", "bounds": "counts", "spacing": 1024, "device": "h200"}
+    plan = cleave.plan_problem(2048, 512, 8192, expected_m=4, **options)
+    assert plan.split_k_slices == 1
+    assert all(candidate["split_k_slices"] == 1 for candidate in plan.candidates)
+    asked = cleave.plan_problem(2048, 512, 8192, expected_m=4, split_k_mode="parallel", split_k_slices=4, **options)
+    assert asked.split_k_slices == 4
+
+
+@pytest.mark.parametrize("batch", [0, -1])
+def test_without_groups_nothing_is_expected(batch: int) -> None:
+    with pytest.raises(ValueError, match="batch"):
+        cleave.plan_problem(64, 64, 64, batch=batch, grouping="m", expected_m=4, device="h200")
+
+
+def test_a_plan_that_expects_something_says_so_where_it_is_run_on_other_rows() -> None:
+    a, b, counts = np.ones((2, 64, 8), np.float32), np.ones((2, 8, 4), np.float32), np.array([1, 2], np.int32)
+    plan = cleave.plan_grouped_gemm(a, b, counts=counts, expected_m=4)
+    with pytest.raises(ValueError, match="4 rows expected"):
+        plan.run(a[:, :4].copy(), b, counts=counts)
+
+
+def test_groups_are_tuned_for_what_is_expected() -> None:
+    from cleave.testing import problem_operands
+    from cleave.testing.arrays import NumpyArrays
+
+    plan = cleave.plan_problem(
+        256, 8, 8, batch=4, dtype="float32", grouping="m", bounds="counts", spacing=64, expected_m=6, device="cpu"
+    )
+    operands = problem_operands.make_operands(NumpyArrays(), plan)
+    (counts,) = (array for array in operands.arrays if array.dtype == np.int32)
+    assert 12 < counts.sum() <= 28

@@ -29,7 +29,7 @@ PLACES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "columns of a group": lambda x: np.ascontiguousarray(x.swapaxes(1, 2)).swapaxes(1, 2),
     "columns that are padded": lambda x: spaced(x.swapaxes(1, 2), 1, 4).swapaxes(1, 2),
     "rows that are padded": lambda x: spaced(x, 5, 3),
-    "groups from the last to the first": lambda x: np.ascontiguousarray(x[::-1])[::-1],
+    "groups between each other": lambda x: np.ascontiguousarray(x.swapaxes(0, 1)).swapaxes(0, 1),
 }
 
 
@@ -68,3 +68,30 @@ def test_rows_themselves_go_on_from_group_to_group() -> None:
     a = np.ones((GROUPS, ROOM + 2, K), np.float32)[:, :ROOM]
     with pytest.raises(ValueError, match="with counts, a group must begin where the one before has its last row"):
         cleave.grouped_gemm(a, B.astype(np.float32), counts=COUNTS)
+
+
+def test_groups_from_the_last_to_the_first_are_refused() -> None:
+    scales = np.ones((GROUPS, ROOM, K // 128), np.float32)[::-1]
+    with pytest.raises(ValueError, match="strides must not be negative"):
+        cleave.grouped_gemm(A, B, counts=COUNTS, scale_a=scales, scale_b=np.ones((GROUPS, K // 128, N), np.float32))
+
+
+@pytest.mark.parametrize(
+    "shape", [(ROOM, GROUPS), (2 * GROUPS, ROOM // 2), (ROOM, GROUPS, K // 128), (1, GROUPS * ROOM)]
+)
+def test_scales_of_other_groups_are_refused(shape: tuple[int, ...]) -> None:
+    scale_b = np.ones((GROUPS, K // 128, N) if len(shape) == 3 else (GROUPS, N), np.float32)
+    for scale_a in (np.ones(shape, np.float32), np.ones(shape[::-1], np.float32).T):
+        with pytest.raises(ValueError, match=rf"must have scales for each group's rows, \({GROUPS}, {ROOM}\)"):
+            cleave.grouped_gemm(A, B, counts=COUNTS, scale_a=scale_a, scale_b=scale_b)
+
+
+def test_d_may_lie_behind_the_scales_and_not_on_them() -> None:
+    """Whose extent is not that of rows which go on from group to group."""
+    a, b, count = A[..., :128], B[:, :128], GROUPS * ROOM
+    options = {"counts": COUNTS, "scale_b": np.ones((GROUPS, 1, N), np.float32)}
+    memory = np.ones(count * (N + 1), np.float32)
+    scale_a = memory[:count].reshape(ROOM, GROUPS).T[..., None]
+    cleave.grouped_gemm(a, b, scale_a=scale_a, out=memory[count:].reshape(GROUPS, ROOM, N), **options)
+    with pytest.raises(ValueError, match="overlap"):
+        cleave.grouped_gemm(a, b, scale_a=scale_a, out=memory[count - 1 : -1].reshape(GROUPS, ROOM, N), **options)
