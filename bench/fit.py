@@ -32,7 +32,6 @@ FITTED = Path(__file__).parent.parent / "src/plan/cost/fitted"
 FOLDS = 5
 KINDS = ("k_major", "strips", "eight", "promoted", "conv", "grouped")
 CONSTANTS = 4  # of KINDS have constants to fit, the others only trees
-LIKELY = {"grouped": 3}  # numbers of tiles, which are one of the others
 
 # Where a fit begins, and from where it strays at most so many times up or down: constants that mean something
 # are right for kernels that were not measured, too.
@@ -190,7 +189,7 @@ def rarity(pairs: Pairs) -> np.ndarray:
 def as_planned(pairs: Pairs, constants: np.ndarray, trees: list[forest.Tree]) -> np.ndarray:
     """What the planner would predict with them."""
     values, us = constants.tolist(), []
-    for likely in range(LIKELY.get(KINDS[pairs.kind], 1)):
+    for likely in range(_core.ProductModel.most_likely() if KINDS[pairs.kind] == "grouped" else 1):
         features = np.array(pairs.model.features(values, likely))
         us.append(np.array(pairs.model.predict(values, likely)) * np.exp(forest.evaluate(trees, features)))
     return np.mean(us, axis=0)

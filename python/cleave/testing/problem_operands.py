@@ -97,8 +97,8 @@ def _bounds(groups: dict[str, Any], sizes: Sequence[int] | None) -> dict[str, Se
     spaced = groups["bounds"] != "ends"
     spacing = groups["spacing"] if spaced else 1
     if sizes is None:
-        total = groups["expected"] * groups["count"] or groups["extent"]
-        unit = 1 if groups["expected"] and groups["bounds"] == "counts" else spacing
+        total = groups["expected_m"] * groups["count"] or groups["extent"]
+        unit = 1 if groups["expected_m"] and groups["bounds"] == "counts" else spacing
         sizes = [min(units * unit, groups["extent"]) for units in spread_over(groups["count"], total // unit, _SPREAD)]
     if groups["bounds"] == "counts":
         return {"group_sizes": [min(size, spacing) for size in sizes]}

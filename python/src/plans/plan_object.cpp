@@ -29,8 +29,8 @@ constexpr const char* kRunDoc =
     R"(Runs the product on arrays of the planned form.
 
 The arguments and errors are those of the function that was planned: `gemm`, `scaled_gemm` or
-`grouped_gemm`, whose alignment, expected_m, top_k and zero_rest the plan keeps. For a plan of plan_mixed_gemm, b is
-`weights.packed`, and scales, zeros and global_scale are the weight's.
+`grouped_gemm`, whose alignment, expected_m, top_k and zero_rest the plan keeps. For a plan of
+plan_mixed_gemm, b is `weights.packed`, and scales, zeros and global_scale are the weight's.
 
 Enqueues on the stream and returns; allocates nothing if `out` is given. Legal while the stream is
 being captured if the plan has run, or was prepared, on that stream.)";

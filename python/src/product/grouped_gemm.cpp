@@ -28,10 +28,10 @@ needs padding.
 
 Args:
     a, b: as in `gemm`, 8-bit operands as in `scaled_gemm`, with any layout of the last two
-        dimensions. With counts, the rows of all groups of a (and of what else has such rows, but scale_a) must be
-        evenly spaced, as in a contiguous array. Both may also be one-dimensional and contiguous, each
-        group's part being a matrix a_g [M, room] or b_g [N, room], where room is the group's size
-        rounded up to alignment; this form needs offs and `out`.
+        dimensions. With counts, the rows of all groups of a must be evenly spaced, as in a contiguous
+        array, and so must those of all other arrays but scale_a. Both may also be one-dimensional and
+        contiguous, each group's part being a matrix a_g [M, room] or b_g [N, room], where room is the
+        group's size rounded up to alignment; this form needs offs and `out`.
     offs: [G], where each group ends: the running total of the sizes (torch's offs). With alignment,
         a group begins where the one before ends, rounded up to a multiple (DeepEP's prefix sums).
     indptr: [G + 1], the same after a leading 0 (FlashInfer's).

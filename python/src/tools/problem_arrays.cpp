@@ -87,7 +87,7 @@ Fields groups_of(const PlanObject& planned) {
   fields["extent"] = grouped_extent(p);
   fields["bounds"] = std::string(to_string(p.groups.bounds));
   fields["spacing"] = p.groups.spacing;
-  fields["expected"] = p.groups.expected_m;
+  fields["expected_m"] = p.groups.expected_m;
   fields["slots"] = p.gather.rows * p.gather.divisor;
   return fields;
 }

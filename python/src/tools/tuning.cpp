@@ -120,10 +120,12 @@ void bind_tuning(nb::module_& m) {
           nb::sig("def add(self, planned: GemmPlan, kernel: str, sizes: collections.abc.Sequence[int] = ()) -> int"))
       .def("predict", &ProductModel::predict, "constants"_a, "likely"_a = nb::none(),
            "Microseconds of all kernels, with these constants in the order of `constant_names`, for the groups' sizes "
-           "or for those that the planner takes to be likely, of 0 to 2.")
+           "or for those that the planner takes to be likely, of `most_likely`.")
       .def("features", &ProductModel::features, "constants"_a, "likely"_a = nb::none(),
            "What the planner's trees may ask of each kernel, in the order of `feature_names`.")
       .def("predict_shipped", &ProductModel::predict_shipped, "Microseconds of all kernels, as the planner has them.")
+      .def_static(
+          "most_likely", [] { return Likely::kMost; }, "How many numbers of tiles are likely at most.")
       .def_static("feature_names", &ProductModel::feature_names)
       .def_static("constant_names", &ProductModel::constant_names)
       .def_static("constants", &ProductModel::constants, "kind"_a, "The constants of a kind of mainloop that ship.");

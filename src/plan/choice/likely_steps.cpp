@@ -44,12 +44,6 @@ double steps_by_rank(double total, int64_t groups, double step) {
 
 }  // namespace
 
-double steps_of(std::span<const int64_t> sizes, uint32_t step) {
-  double sum = 0;
-  for (const int64_t size : sizes) sum += double(ceil_div<int64_t>(size, step));
-  return sum;
-}
-
 Likely likely_steps(int64_t total, int64_t groups, uint32_t step) {
   if (groups <= 1) return Likely(double(ceil_div<int64_t>(total, step)));
   const double mean = double(total) / double(groups);

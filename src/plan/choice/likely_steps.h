@@ -11,9 +11,11 @@ namespace cleave {
 /// Values of which one is as likely as another.
 class Likely {
  public:
+  static constexpr size_t kMost = 3;
+
   Likely() = default;
   explicit Likely(double value) : values_{value}, count_(1) {}
-  explicit Likely(const std::array<double, 3>& values) : values_(values), count_(values.size()) {}
+  explicit Likely(const std::array<double, kMost>& values) : values_(values), count_(values.size()) {}
 
   std::span<const double> values() const { return {values_.data(), count_}; }
 
@@ -35,16 +37,14 @@ class Likely {
   }
 
  private:
-  std::array<double, 3> values_{};
+  std::array<double, kMost> values_{};
   size_t count_ = 0;
 };
 
-/// Steps that cover all groups, whose lengths are `sizes`, of a dimension that a tile has `step` elements of.
-double steps_of(std::span<const int64_t> sizes, uint32_t step);
-
-/// The same for `groups` groups of `total` elements: if they are as long as chance makes them where each element is as
-/// likely to be of one as of another; if they differ by up to 0.3 of their mean; and if the r-th longest has 1 / r of
-/// the longest one's, as popularity often goes. For which of them it is, see docs/notes/2026-11-choice.md.
+/// Steps of `step` elements that cover each of `groups` groups of `total` elements, all together: if they are as long
+/// as chance makes them where each element is as likely to be of one as of another; if they differ by up to 0.3 of
+/// their mean; and if the r-th longest has 1 / r of the longest one's, as popularity often goes. What that brought:
+/// docs/notes/2026-11-choice.md.
 Likely likely_steps(int64_t total, int64_t groups, uint32_t step);
 
 }  // namespace cleave

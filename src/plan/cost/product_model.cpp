@@ -7,6 +7,7 @@
 
 #include "base/refuse.h"
 #include "cleave/config/clusters.h"
+#include "cleave/schedule/groups.h"
 #include "plan/cost/cost.h"
 #include "plan/cost/product_cost.h"
 #include "plan/cost/product_residual.h"
@@ -28,7 +29,9 @@ double known_tiles(const Choice& choice, const std::vector<int64_t>& sizes) {
   const Grouping grouping = choice.schedule.grouping;
   const bool m = grouping == Grouping::m, n = grouping == Grouping::n;
   if (sizes.empty() || !(m || n)) return choice.tiles;
-  return steps_of(sizes, group_step(choice.config)) * (m ? choice.schedule.tiles_n : choice.schedule.tiles_m);
+  uint32_t steps = 0;
+  for (const int64_t size : sizes) steps += group_steps(grouping, {0, uint32_t(size)}, group_step(choice.config));
+  return double(steps) * (m ? choice.schedule.tiles_n : choice.schedule.tiles_m);
 }
 
 }  // namespace

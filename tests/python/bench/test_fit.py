@@ -97,7 +97,7 @@ def test_what_was_measured_has_sizes_that_the_planner_does_not_know() -> None:
         assert model.add(planned, kernel, sizes) == fit.KINDS.index("grouped")
         us.append(model.predict(constants)[0])
     assert us[0] > 1.4 * us[1]
-    likely = [model.predict(constants, i)[0] for i in range(fit.LIKELY["grouped"])]
+    likely = [model.predict(constants, i)[0] for i in range(_core.ProductModel.most_likely())]
     assert min(likely) == pytest.approx(us[1])
     assert max(likely) == pytest.approx(us[0])
     pairs = fit.Pairs(fit.KINDS.index("grouped"), model, [1.0])
