@@ -31,6 +31,7 @@ constexpr const char* kJobs[] = {"bf16 tn",
                                  "grouped bf16 forward",
                                  "grouped bf16 dgrad",
                                  "grouped bf16 wgrad",
+                                 "grouped bf16 main grad",
                                  "grouped fp8 forward",
                                  "grouped fp8 dgrad",
                                  "grouped fp8 wgrad",
@@ -83,7 +84,7 @@ std::vector<Spec> of_jobs(Jobs jobs, Jobs alike) {
 std::vector<Spec> grouped_set(const GemmProblem& p) {
   const bool eight = size_of(p.a.dtype) == 1;
   if (p.groups.dimension == Grouping::k) {
-    if (!eight) return of_jobs({"grouped bf16 wgrad"});
+    if (!eight) return p.has_c ? of_jobs({"grouped bf16 main grad"}) : of_jobs({"grouped bf16 wgrad"});
     return p.has_c ? of_jobs({"grouped fp8 main grad"}) : of_jobs({"grouped fp8 wgrad"});
   }
   if (p.scale_a.kind == Scaling::block) return of_jobs({"grouped fp8 forward", "grouped fp8 dgrad"});
