@@ -1,5 +1,6 @@
 #include "operands/group_bounds.h"
 
+#include <algorithm>
 #include <bit>
 #include <limits>
 
@@ -90,9 +91,8 @@ int64_t read_expected_m(int64_t expected, const GemmProblem& problem) {
   if (expected < 1) refuse_value("expected_m is {}; pass the rows that a group has on average, 1 or more", expected);
   if (problem.batch < 1 || problem.m > std::numeric_limits<int32_t>::max() || expected >= problem.m / problem.batch)
     return 0;
-  const auto power = int64_t(std::bit_ceil(uint64_t(expected)));
-  const int64_t between = power / 4 * 3;
-  const int64_t rows = expected <= between ? between : power;
+  const auto step = std::max<int64_t>(int64_t(std::bit_ceil(uint64_t(expected))) / 16, 1);
+  const int64_t rows = ceil_div(expected, step) * step;
   return rows * problem.batch < problem.m ? rows : 0;
 }
 

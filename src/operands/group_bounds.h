@@ -20,8 +20,8 @@ struct DescribedGroups {
 std::optional<DescribedGroups> read_bounds(const GemmTensors& tensors, std::optional<int64_t> alignment, int device);
 
 /// What GroupLayout::expected_m is to be for the number that a caller expects, of groups whose dimension, count and
-/// total are those of `problem`: a power of two or half as much again, so that few kernels are chosen; 0 where groups
-/// fill what there is. Throws Error if M is not grouped, or for less than one row.
+/// total are those of `problem`: up to an eighth more, so that few plans are made; 0 where groups fill what there is.
+/// Throws Error if M is not grouped, or for less than one row.
 int64_t read_expected_m(int64_t expected, const GemmProblem& problem);
 
 }  // namespace cleave

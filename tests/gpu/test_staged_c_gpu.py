@@ -13,9 +13,17 @@ from cleave import _core
 torch = pytest.importorskip("torch", minversion="2.10")
 
 KERNELS = (
-    *(("float8", f"128x128{shared}") for shared in ("", " multicast 2x1", " multicast 1x2")),
-    *(("float8", tile) for tile in ("128x192", "256x96", "64x128", "64x64")),
-    *(("bfloat16", tile) for tile in ("128x128", "128x128 multicast 1x2", "128x192", "64x128", "64x64")),
+    *(("float8", f"sm90 128x128{shared}") for shared in ("", " multicast 2x1", " multicast 1x2")),
+    *(("float8", f"sm90 {tile}") for tile in ("128x192", "256x96", "64x128", "64x64")),
+    *(("bfloat16", f"sm90 {tile}") for tile in ("128x128", "128x128 multicast 1x2", "128x192", "64x128", "64x64")),
+)
+OTHERS = (  # whose C does not come through shared memory
+    *(("float8", f"sm90 {of}") for of in ("128x128 multicast 2x1 stream_k 1", "64x64 cluster 2", "64x64 parallel 4")),
+    *(("bfloat16", f"sm90 128x128 {of}") for of in ("stream_k 1", "parallel 2", "serial 2", "pingpong")),
+    *(
+        ("bfloat16", of)
+        for of in ("sm90 64x64 cluster 2", "sm90 128x256", "portable 64x64", "portable 128x128 parallel 2")
+    ),
 )
 ENDS = ([128, 128, 1280, 1536], [0, 0, 0, 2048], [2048, 2048, 2048, 2048], [0, 0, 0, 0], [512, 1024, 1152, 1408])
 CANARY = -77.0
@@ -37,7 +45,7 @@ class Sums:
         given |= {"scale_a": self.scale_a, "scale_b": self.scale_b.T} if self.scaled else {}
         plan = cleave.plan_grouped_gemm(self.a, self.b.T, self.offs, alignment=128, **given)
         if kernel is not None:
-            plan = _core.plan_as(plan, f"sm90 {kernel}")
+            plan = _core.plan_as(plan, kernel)
         plan.run(self.a, self.b.T, offs=self.offs, alpha=alpha, beta=beta, **given)
 
     def expected(self) -> torch.Tensor:
@@ -56,9 +64,10 @@ def padded(m: int, n: int, pitch: int, first: int) -> tuple[torch.Tensor, torch.
     return view, buffer
 
 
-@pytest.mark.parametrize(("dtype", "kernel"), KERNELS)
+@pytest.mark.parametrize(("dtype", "kernel"), KERNELS + OTHERS)
 @pytest.mark.parametrize(("m", "n", "pitch", "first"), [(320, 264, 264, 0), (1000, 516, 520, 4), (264, 130, 132, 2)])
 def test_sums_are_added_in_place(dtype: str, kernel: str, m: int, n: int, pitch: int, first: int) -> None:
+    """Also where groups are empty, whose tiles are passed over."""
     sums = Sums(m, n, dtype)
     for ends in ENDS:
         sums.offs.copy_(torch.tensor(ends))
@@ -91,7 +100,7 @@ def test_c_apart(dtype: str, kernel: str, beta: float) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float8", "bfloat16"])
-@pytest.mark.parametrize("kernel", ["128x128", "128x128 multicast 2x1", "64x64"])
+@pytest.mark.parametrize("kernel", ["sm90 128x128", "sm90 128x128 multicast 2x1", "sm90 64x64"])
 def test_many_tiles(dtype: str, kernel: str) -> None:
     """An odd number in a column, so that pairs reach beyond D, and in the last row one row; several tiles a CTA."""
     m, n = 5761, 2880

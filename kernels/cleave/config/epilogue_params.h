@@ -144,4 +144,11 @@ CLEAVE_HD int64_t scale_out_offset(const EpilogueParams& p, uint32_t row, uint32
   return batch * p.scale_out_batch_stride + row * p.scale_out_row_stride + block * p.scale_out_block_stride;
 }
 
+/// Whether a launch adds to D what D is already, as gradients accumulate, and no more: where there is nothing to add, D
+/// stays as it is.
+CLEAVE_HD bool adds_to_d(EpilogueConfig config, const EpilogueParams& p) {
+  const bool plain = !config.function.given && config.bias == Bias::none && !config.has_scale_d && !config.has_amax;
+  return config.has_c && config.c == config.d && plain && !config.has_scale_out && p.c == p.d && p.beta == 1.0f;
+}
+
 }  // namespace cleave

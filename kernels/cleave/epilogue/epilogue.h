@@ -57,18 +57,6 @@ CLEAVE_HD int64_t c_offset(EpilogueConfig config, const EpilogueParams& p, const
   return int64_t(at.batch) * p.c_batch_stride + epilogue_offset(config.order, p.c_stride, at.row, at.col);
 }
 
-/// Whether a launch adds to D what D is already, as gradients accumulate, and no more: where there is nothing to add, D
-/// stays as it is.
-CLEAVE_HD bool adds_to_d(EpilogueConfig config, const EpilogueParams& p) {
-  const bool plain = !config.function.given && config.bias == Bias::none && !config.has_scale_d && !config.has_amax;
-  return config.has_c && config.c == config.d && plain && !config.has_scale_out && p.c == p.d && p.beta == 1.0f;
-}
-
-/// Whether a tile adds nothing to what D is: in a group of K that has none of it.
-CLEAVE_HD bool adds_nothing(EpilogueConfig config, const EpilogueParams& p, uint32_t k_size) {
-  return k_size == 0 && adds_to_d(config, p);
-}
-
 /// C's element, as the host and the direct kernel read it (other kernels: epilogue/element_inputs.h). C is not read if
 /// beta is 0, so it may hold NaNs.
 CLEAVE_HD float c_element(EpilogueConfig config, const EpilogueParams& p, const ElementCoord& at) {

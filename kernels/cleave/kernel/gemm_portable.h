@@ -45,7 +45,7 @@ CLEAVE_DEVICE void gemm_portable(const Params<C>& p) {
   ptx::grid_dependency_wait();
   cta.find_table(p, shared);
 
-  auto scheduler = cta.scheduler(p.schedule);
+  auto scheduler = cta.scheduler(p);
   for (WorkTile work; scheduler.next(work);) {
     const Tile<C> tile = cta.tile(p, fragment, work);
     mainloop.run(work, tile, sums);

@@ -89,7 +89,7 @@ CLEAVE_DEVICE void consume(const Params<C>& p, const CtaCoord<C>& cta, uint32_t 
   [[maybe_unused]] StagedC<C> staged_c(p, smem);
   Sums<C> sums;
 
-  auto scheduler = cta.scheduler(p.schedule);
+  auto scheduler = cta.scheduler(p);
   WorkTile work;
   bool more = scheduler.next(work);
   wait_late<C>();
@@ -125,14 +125,8 @@ CLEAVE_DEVICE void consume(const Params<C>& p, const CtaCoord<C>& cta, uint32_t 
       } else if constexpr (C.conv.fuses_classes) {
         GlobalBroadcast<C> global(p, tile);
         store_direct<C>(p, tile, global, sums);
-      } else if constexpr (C.schedule.grouping == Grouping::k && C.epilogue.has_c) {
-        if (!adds_nothing(C.epilogue, p.epilogue, work.range.size())) {
-          if constexpr (stages_c(C)) {
-            staged_c.store(tile, broadcast, sums);
-          } else {
-            store_direct<C>(p, tile, broadcast, sums);
-          }
-        }
+      } else if constexpr (stages_c(C)) {
+        staged_c.store(tile, broadcast, sums);
       } else {
         store_direct<C>(p, tile, broadcast, sums);
       }

@@ -30,7 +30,7 @@ CLEAVE_DEVICE void produce_weights(const Params<C>& p, const CtaCoord<C>& cta, u
   const uint32_t full = smem + kPlan.barriers, empty = full + C.tile.stages * 8;
   Loader loader(p);
   PipelineState<C.tile.stages> state;
-  auto scheduler = cta.scheduler(p.schedule);
+  auto scheduler = cta.scheduler(p);
   if constexpr (!C.operands.static_a) wait_late<C>();
   for (WorkTile work; scheduler.next(work);) {
     loader.start(work, cta.first_row(work));
@@ -50,7 +50,7 @@ CLEAVE_DEVICE void produce_together(const Params<C>& p, const CtaCoord<C>& cta, 
   GatherLoader<C> loader(p, threadIdx.x % 128);
   PipelineState<C.tile.stages> state;
   const Fragment<C> fragment(0);
-  auto scheduler = cta.scheduler(p.schedule);
+  auto scheduler = cta.scheduler(p);
   wait_late<C>();
   for (WorkTile work; scheduler.next(work);) {
     const Tile<C> tile = cta.tile(p, fragment, work);
@@ -92,7 +92,6 @@ template <GemmConfig C>
 CLEAVE_DEVICE void load_c(const Params<C>& p, const CtaCoord<C>& cta, const WorkTile& work, StagedC<C>& staged_c) {
   if constexpr (stages_c(C)) {
     static_assert(!loads_before_meeting(C), "each role has to have waited for the launch ahead");
-    if (adds_nothing(C.epilogue, p.epilogue, work.range.size())) return;
     staged_c.load(cta.tile(p, Fragment<C>(0), work), threadIdx.x % 128 - (128 - StagedC<C>::kProducers));
   }
 }
@@ -101,7 +100,7 @@ CLEAVE_DEVICE void load_c(const Params<C>& p, const CtaCoord<C>& cta, const Work
 template <GemmConfig C>
 CLEAVE_DEVICE void produce_c(const Params<C>& p, const CtaCoord<C>& cta, uint32_t smem) {
   StagedC<C> staged_c(p, smem);
-  auto scheduler = cta.scheduler(p.schedule);
+  auto scheduler = cta.scheduler(p);
   wait_late<C>();
   for (WorkTile work; scheduler.next(work);) load_c(p, cta, work, staged_c);
 }
@@ -121,7 +120,7 @@ CLEAVE_DEVICE void produce_beside(const Params<C>& p, const CtaCoord<C>& cta, ui
   typename detail::LoaderBeside<C>::type loader(p, threadIdx.x % 128 - kOthers);
   const Fragment<C> fragment(0);
   [[maybe_unused]] StagedC<C> staged_c(p, smem);
-  auto scheduler = cta.scheduler(p.schedule);
+  auto scheduler = cta.scheduler(p);
   wait_late<C>();
   WorkTile work;
   bool more = scheduler.next(work);

@@ -34,10 +34,7 @@ struct TmaProducer {
   PipelineState<C.tile.stages> state;
 
   CLEAVE_DEVICE TmaProducer(const Params<C>& p, const CtaCoord<C>& cta, uint32_t smem)
-      : cta(cta),
-        smem(smem),
-        loader(p, {cta.share_rank, cta.rank - cta.share_rank}),
-        scheduler(cta.scheduler(p.schedule)) {}
+      : cta(cta), smem(smem), loader(p, {cta.share_rank, cta.rank - cta.share_rank}), scheduler(cta.scheduler(p)) {}
 
   /// The next work tile, if there is one.
   CLEAVE_DEVICE bool next(WorkTile& work) {

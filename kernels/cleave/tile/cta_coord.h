@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cleave/config/clusters.h"
+#include "cleave/config/epilogue_params.h"
 #include "cleave/config/gemm_params.h"
 #include "cleave/config/output.h"
 #include "cleave/config/reductions.h"
@@ -13,19 +14,29 @@
 namespace cleave {
 
 /// A CTA's tile scheduler. A work tile without k blocks (a slice of a short group of K, a tile of a class without
-/// taps) gets one past the end: that one loads as zeros, and no role needs a case of its own.
+/// taps) gets one past the end: that one loads as zeros, and no role needs a case of its own. Where a launch adds to D,
+/// tiles of empty groups of K add nothing and are passed over; a cluster that splits K has no tile to go on to.
 template <GemmConfig C>
 struct CtaScheduler : TileScheduler<C.schedule.split, C.schedule.grouping, C.schedule.in_turn> {
   using Base = TileScheduler<C.schedule.split, C.schedule.grouping, C.schedule.in_turn>;
-  using Base::TileScheduler;
+  static constexpr bool kGroupsOfK = C.schedule.grouping == Grouping::k;
+
+  CLEAVE_DEVICE CtaScheduler(const GemmParams& p, uint32_t cluster, uint32_t clusters, uint32_t rank,
+                             const Table<C.schedule.grouping>& table)
+      : Base(p.schedule, cluster, clusters, rank, table), epilogue_(p.epilogue) {}
 
   CLEAVE_DEVICE bool next(WorkTile& work) {
-    const bool more = Base::next(work);
-    if constexpr ((C.schedule.grouping == Grouping::k && is_sliced(C.schedule.split)) ||
-                  C.schedule.grouping == Grouping::classes)
+    bool more = Base::next(work);
+    if constexpr (kGroupsOfK && C.cluster.k == 1 && C.epilogue.has_c) {
+      while (more && work.range.size() == 0 && adds_to_d(C.epilogue, epilogue_)) more = Base::next(work);
+    }
+    if constexpr ((kGroupsOfK && is_sliced(C.schedule.split)) || C.schedule.grouping == Grouping::classes)
       work.k_count = max_of(work.k_count, 1u);
     return more;
   }
+
+ private:
+  const EpilogueParams& epilogue_;
 };
 
 /// A CTA's place in the launch.
@@ -79,7 +90,7 @@ struct CtaCoord {
   /// The tile's number among those of all CTAs.
   CLEAVE_DEVICE uint32_t linear_tile(uint32_t tile) const { return tile * sharers(C) + share_rank; }
 
-  CLEAVE_DEVICE CtaScheduler<C> scheduler(const Schedule& s) const { return {s, cluster, clusters, k_rank, table}; }
+  CLEAVE_DEVICE CtaScheduler<C> scheduler(const GemmParams& p) const { return {p, cluster, clusters, k_rank, table}; }
 };
 
 }  // namespace cleave

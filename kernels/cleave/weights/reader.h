@@ -34,7 +34,7 @@ class WeightReader {
 
  public:
   CLEAVE_DEVICE WeightReader(const GemmParams& p, const CtaCoord<C>& cta, const WarpSlice& warp)
-      : p_(p), cta_(cta), warp_(warp), scheduler_(cta.scheduler(p.schedule)) {
+      : p_(p), cta_(cta), warp_(warp), scheduler_(cta.scheduler(p)) {
     work_.k_count = 0;
   }
 

@@ -33,7 +33,7 @@ class WeightStream {
         reader_(p, cta, warp_),
         columns_(p, smem),
         parts_(smem),
-        scheduler_(cta.scheduler(p.schedule)) {
+        scheduler_(cta.scheduler(p)) {
     work_.k_count = 0;
   }
 

@@ -42,8 +42,8 @@ Args:
         matrix.
     expected_m: how many rows a group is expected to have, on average, where M is grouped and a has room
         for more: a hint, with which a kernel is chosen that is fast for so many. It changes no result
-        but its last bits, and groups may have any size. Numbers in between are as the next power of two
-        or half as much again. Without it, groups are expected to fill a.
+        but its last bits, and groups may have any size. It is rounded up by an eighth at most, so that
+        few plans are made. Without it, groups are expected to fill a.
     gather: int32 [M], contiguous, for a forward product of an a [T, K] with contiguous rows: row i of the
         product is row gather[i] // top_k of a, and scale_a is laid out as a is ([T], or
         [T, ceil(K / 128)]). So rows need no copy for each group that they go to: with the indices and
