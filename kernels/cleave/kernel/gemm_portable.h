@@ -33,17 +33,17 @@ CLEAVE_DEVICE void gemm_portable(const Params<C>& p) {
   MmaMainloop<C, OperandCopier<C>> mainloop(p, smem, threadIdx.x);
   Sums<C> sums;
 
+  ptx::launch_dependents();
+  cta.find_table(p, shared);
   if constexpr (C.cluster.k > 1) {  // every CTA's barrier is ready before another sends to it
     if (threadIdx.x == 0) {
       ClusterReduce<C>{smem, cta.k_rank, cta.share_rank}.init();
       ptx::fence_mbarrier_init();
     }
-    __syncthreads();
-    ptx::cluster_meet();
   }
-  ptx::launch_dependents();
+  __syncthreads();
+  if constexpr (C.cluster.k > 1) ptx::cluster_meet();
   ptx::grid_dependency_wait();
-  cta.find_table(p, shared);
 
   auto scheduler = cta.scheduler(p);
   for (WorkTile work; scheduler.next(work);) {

@@ -21,8 +21,8 @@
 //            static        an operand that no launch writes: its first loads start before the launch ahead is done
 //            alone         with one warpgroup of consumers, a product's first loads leave before the CTA's threads
 //                          meet (tma_producer.h)
-//            grouped       one warp first reads the groups' bounds into a table (schedule/groups.h), which the
-//                          schedulers of all roles then follow
+//            grouped       while barriers are made, one warp reads the groups' bounds into a table
+//                          (schedule/groups.h), which the schedulers of all roles then follow
 #pragma once
 
 #include "cleave/config/clusters.h"
@@ -183,6 +183,11 @@ CLEAVE_DEVICE void gemm_sm90(const Params<C>& p) {
     if constexpr (stages_c(C)) StagedC<C>::init(smem);
     ptx::fence_mbarrier_init();
   }
+  if constexpr (cluster_size(C) > 1) {
+    __syncwarp();
+    ptx::cluster_arrive();
+  }
+  cta.find_table(p, shared);
   constexpr uint32_t kFirstBeside = kFirst + 128 - threads_beside(C);
   if constexpr (loads_before_meeting(C)) {
     constexpr auto kMeet = [] { __syncthreads(); };
@@ -193,9 +198,8 @@ CLEAVE_DEVICE void gemm_sm90(const Params<C>& p) {
     }
   }
   __syncthreads();
-  if constexpr (cluster_size(C) > 1) ptx::cluster_meet();
+  if constexpr (cluster_size(C) > 1) ptx::cluster_wait();
   if constexpr (!waits_late(C)) ptx::grid_dependency_wait();
-  cta.find_table(p, shared);
 
   if (threadIdx.x / 128 == C.warps.consumers) {
     if constexpr (C.warps.consumers > 1) ptx::registers_decrease<producer_registers(C)>();

@@ -26,9 +26,9 @@ CLEAVE_DEVICE void gemm_streamed(const Params<C>& p) {
   const uint32_t smem = ptx::shared_address(shared);
   CtaCoord<C> cta;
   if (threadIdx.x == 0) WarpParts<C>(smem).init();
+  cta.find_table(p, shared);
   __syncthreads();
   if constexpr (!C.operands.static_a) ptx::grid_dependency_wait();
-  cta.find_table(p, shared);
 
   const uint32_t thread = threadIdx.x % math_threads(C);  // of those that finish
   const Fragment<C> fragment(thread);

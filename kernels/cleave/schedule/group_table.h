@@ -5,16 +5,17 @@
 
 namespace cleave {
 
-/// By all threads of a CTA; others may read the table after the CTA's next barrier. `memory`:
-/// group_table_bytes(Capacity) of shared memory, 8-byte aligned. `step`: of a schedule's work tile along
-/// the grouped dimension, in elements.
+/// By all threads of a CTA, of which warp `builder` builds it; others may read the table after the CTA's next barrier.
+/// `memory`: group_table_bytes(Capacity) of shared memory, 8-byte aligned. `step`: of a schedule's work tile along the
+/// grouped dimension, in elements.
 template <uint32_t Capacity>
-CLEAVE_DEVICE GroupTable build_group_table(const GroupParams& p, Grouping grouping, uint32_t step, uint8_t* memory) {
+CLEAVE_DEVICE GroupTable build_group_table(const GroupParams& p, Grouping grouping, uint32_t step, uint8_t* memory,
+                                           uint32_t builder = 0) {
   const auto ranges = reinterpret_cast<GroupRange*>(memory);
   const auto before = reinterpret_cast<uint32_t*>(memory + Capacity * sizeof(GroupRange));
-  if (threadIdx.x < 32) {
+  if (threadIdx.x / 32 == builder) {
     const uint32_t most = most_group_steps(grouping, p.extent, p.count, step);
-    const uint32_t lane = threadIdx.x;
+    const uint32_t lane = threadIdx.x % 32;
     uint32_t total = 0;
 #pragma unroll 2
     for (uint32_t first = 0; first < p.count; first += 32) {

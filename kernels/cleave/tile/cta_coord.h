@@ -8,6 +8,7 @@
 #include "cleave/config/reductions.h"
 #include "cleave/config/smem_plan.h"
 #include "cleave/ptx/cluster.h"
+#include "cleave/ptx/sync.h"
 #include "cleave/schedule/group_table.h"
 #include "cleave/tile/tile.h"
 
@@ -49,15 +50,16 @@ struct CtaCoord {
   uint32_t clusters = gridDim.x / cluster_size(C);
   Table<C.schedule.grouping> table;
 
-  /// By all threads of the CTA, after grid_dependency_wait: an earlier kernel may have written
-  /// the groups' bounds.
+  /// By all threads of the CTA, which may read the table after their next barrier. What it takes lies beside what they
+  /// do before that: the last warp builds it, once an earlier kernel, which may have written the groups' bounds, is done.
   CLEAVE_DEVICE void find_table(const Params<C>& p, uint8_t* shared) {
     if constexpr (C.schedule.grouping == Grouping::classes) {
       table = {p.classes, p.class_count};
     } else if constexpr (C.schedule.grouping != Grouping::none) {
+      const uint32_t last = blockDim.x / 32 - 1;
+      if (threadIdx.x / 32 == last) ptx::grid_dependency_wait();
       table = build_group_table<C.schedule.group_capacity>(p.groups, C.schedule.grouping, group_step(C),
-                                                           shared + smem_plan(C).group_table);
-      __syncthreads();
+                                                           shared + smem_plan(C).group_table, last);
     }
   }
 
