@@ -50,8 +50,8 @@ struct CtaCoord {
   uint32_t clusters = gridDim.x / cluster_size(C);
   Table<C.schedule.grouping> table;
 
-  /// By all threads of the CTA, which may read the table after their next barrier. What it takes lies beside what they
-  /// do before that: the last warp builds it, once an earlier kernel, which may have written the groups' bounds, is done.
+  /// By all threads of the CTA, which may read the table after their next barrier. The last warp builds it, once an
+  /// earlier kernel, which may have written the groups' bounds, is done; other warps have other things to do meanwhile.
   CLEAVE_DEVICE void find_table(const Params<C>& p, uint8_t* shared) {
     if constexpr (C.schedule.grouping == Grouping::classes) {
       table = {p.classes, p.class_count};
