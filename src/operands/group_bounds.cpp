@@ -92,7 +92,7 @@ int64_t read_expected_m(int64_t expected, const GemmProblem& problem) {
   if (problem.batch < 1 || problem.m > std::numeric_limits<int32_t>::max() || expected >= problem.m / problem.batch)
     return 0;
   const auto step = std::max<int64_t>(int64_t(std::bit_ceil(uint64_t(expected))) / 16, 1);
-  const int64_t rows = ceil_div(expected, step) * step;
+  const int64_t rows = round_up(expected, step);
   return rows * problem.batch < problem.m ? rows : 0;
 }
 

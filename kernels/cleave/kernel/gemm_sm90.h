@@ -183,7 +183,7 @@ CLEAVE_DEVICE void gemm_sm90(const Params<C>& p) {
     if constexpr (stages_c(C)) StagedC<C>::init(smem);
     ptx::fence_mbarrier_init();
   }
-  if constexpr (cluster_size(C) > 1) {
+  if constexpr (cluster_size(C) > 1) {  // CTAs meet while the table is built
     __syncwarp();
     ptx::cluster_arrive();
   }
