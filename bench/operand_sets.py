@@ -31,7 +31,7 @@ class Made:
         return [self._testing.make_operands(self._arrays, case, seed) for seed in range(set_count(case.bytes))]
 
     def result_of(self, call: Callable[[], object], operands: Any) -> torch.Tensor:
-        """What `call` makes of poisoned memory, or of zeros where it adds to what is there."""
+        """A copy of what `call` makes of poisoned memory, or of zeros where it adds to what is there."""
         if getattr(operands, "c", None) is None:
             self._arrays.poison(operands.out)
         else:
@@ -39,7 +39,7 @@ class Made:
         torch.cuda.synchronize()
         call()
         torch.cuda.synchronize()
-        return operands.out.float()
+        return operands.out.to(torch.float32, copy=True)
 
     def theirs(self, peer: Peer, case: Any, sets: Sequence[Any]) -> list[Callable[[], object]] | None:
         """A peer's call for each set, of its own where it serves another case; None where it serves none."""

@@ -38,13 +38,13 @@ class Pool:
 
     @staticmethod
     def result_of(call: Callable[[], object], operands: Operands) -> torch.Tensor:
-        """What `call` makes of poisoned memory."""
+        """A copy of what `call` makes of poisoned memory."""
         torch.cuda.synchronize()
         operands.out.view(torch.uint8).fill_(0xFF)  # NaN
         torch.cuda.synchronize()
         returned = call()
         torch.cuda.synchronize()
-        return (returned if isinstance(returned, torch.Tensor) else operands.out).float()
+        return (returned if isinstance(returned, torch.Tensor) else operands.out).to(torch.float32, copy=True)
 
     def theirs(self, peer: Peer, case: GemmCase, sets: Sequence[Operands]) -> list[Callable[[], object]] | None:
         """A peer's call for each set, of the case or, for scales of rows, of one that asks for less: one a matrix.

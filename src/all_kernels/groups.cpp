@@ -8,6 +8,14 @@ using namespace typical;
 
 namespace {
 
+/// So deep that TMA adds the sums.
+GemmProblem deep(GemmProblem p) {
+  p.k = 1024 * p.batch;
+  if (p.a.stride_col == 1) p.a.stride_row = p.k;
+  if (p.b.stride_row == 1) p.b.stride_col = p.k;
+  return p;
+}
+
 /// Forward, data gradient, weight gradient.
 void gradients(Collector& all) {
   for (const SplitKMode split : {SplitKMode::none, SplitKMode::parallel, SplitKMode::stream_k}) {
@@ -22,6 +30,7 @@ void gradients(Collector& all) {
     GemmProblem gradient = product(DType::bf16, DType::bf16, DType::f32, Major::mn, Major::mn);
     gradient.has_c = true;
     all.visit(grouped(gradient, Grouping::k), split, all_sharings);
+    if (split == SplitKMode::none) all.visit(deep(grouped(gradient, Grouping::k)), split, all_sharings);
   }
   const GemmProblem feed_forward = with_swiglu(product(DType::bf16, DType::bf16, DType::bf16));
   all.visit(feed_forward, SplitKMode::none, true);
@@ -46,9 +55,11 @@ void gradients(Collector& all) {
   for (const bool apart : {false, true}) {
     gradient.groups.apart = apart;
     all.visit(grouped(gradient, Grouping::k), SplitKMode::none, true);
+    all.visit(deep(grouped(gradient, Grouping::k)), SplitKMode::none, true);
   }
   gradient.scale_a = gradient.scale_b = kVector;
   all.visit(grouped(gradient, Grouping::k));
+  all.visit(deep(grouped(gradient, Grouping::k)));
 }
 
 /// Groups of rows that a list names: what threads copy beside scales.

@@ -8,6 +8,7 @@
 #include "launch/product.h"
 #include "plan/batch_invariant.h"
 #include "plan/catalogue/candidates.h"
+#include "plan/choice/function_config.h"
 #include "plan/model_device.h"
 #include "plan/plans/gpu_plan.h"
 #include "plan/plans/staged_reductions.h"
@@ -62,12 +63,27 @@ bool serves_any_size(const Choice& choice) {
   return choice.config.family != KernelFamily::direct && !choice.spec.product && !choice.spec.by_group;
 }
 
-/// The plan's own choice on its own architecture, otherwise the planner's first choice for `arch`.
+/// Whether the kernel relies on rows of C and D that lie in whole words, as a call's may not.
+bool wants_words(const Choice& choice) {
+  return stages_c(choice.config) || choice.config.store.adds;
+}
+
+/// The same problem, in which they lie anywhere.
+GemmProblem of_any_rows(GemmProblem p) {
+  if (c_has_words(p)) p.c.alignment = size_of(p.c.dtype);
+  return p;
+}
+
+/// The plan's own choice on its own architecture, or the same tile whose C is not staged; otherwise the planner's first
+/// choice for `arch`. A tile whose sums TMA adds may be a bad one for threads.
 Choice choose(const GemmPlan& plan, const std::string& arch, const std::string& own) {
-  const DeviceInfo device = model_device(arch);
-  if (arch == own && serves_any_size(planned(plan))) return planned(plan);
+  const Choice& here = planned(plan);
+  const bool own_kernel = arch == own && serves_any_size(here);
+  if (own_kernel && !wants_words(here)) return here;
+  const DeviceInfo device = own_kernel ? device_info(plan.problem().device) : model_device(arch);
+  if (own_kernel && stages_c(here.config)) return make_choice(of_any_rows(plan.problem()), device, here.spec).value();
   const bool is_conv = plan.problem().conv.kind != Conv::none;
-  auto found = promised_candidates(plan.problem(), device, is_conv ? Kernels::any_images : user_kernels());
+  auto found = promised_candidates(of_any_rows(plan.problem()), device, is_conv ? Kernels::any_images : user_kernels());
   std::erase_if(found, [](const Choice& c) { return !serves_any_size(c); });
   if (found.empty()) {
     refuse(
@@ -76,12 +92,6 @@ Choice choose(const GemmPlan& plan, const std::string& arch, const std::string& 
         arch, plan.kernel_name());
   }
   return found.front();
-}
-
-/// The same kernel for a C whose rows lie anywhere, as a call's may: operands have the room of one that is staged.
-Choice of_any_rows(GemmProblem p, const DeviceInfo& device, const Spec& spec) {
-  p.c.alignment = size_of(p.c.dtype);
-  return make_choice(p, device, spec).value();
 }
 
 }  // namespace
@@ -103,10 +113,6 @@ std::vector<ArchChoice> choose_all(const GemmPlan& plan, std::vector<std::string
   }
   for (ArchChoice& each : choices) {
     GemmConfig& config = each.choice.config;
-    if (stages_c(config)) {
-      const DeviceInfo device = each.arch == own ? device_info(plan.problem().device) : model_device(each.arch);
-      each.choice = of_any_rows(plan.problem(), device, each.choice.spec);
-    }
     config.epilogue.c_pairs &= config.store.by_tma;               // else a call's sizes may be odd
     config.operands.static_a = config.operands.static_b = false;  // promised of this plan's calls alone
   }

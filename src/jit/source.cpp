@@ -43,7 +43,7 @@ static std::string spell(const FunctionConfig& config) {
 
 CLEAVE_SPELL(EpilogueConfig, c, d, bias_dtype, order, bias, has_c, c_pairs, c_words, scaling, scaled_rows,
              scaled_columns, has_zero, has_scale_d, has_amax, has_scale_out, ue8m0, function)
-CLEAVE_SPELL(StoreConfig, by_tma, chunks, run_bytes)
+CLEAVE_SPELL(StoreConfig, by_tma, chunks, run_bytes, adds)
 CLEAVE_SPELL(AcrossConfig, ranks, partial, vectors)
 
 std::string gemm_source(const GemmConfig& config) {

@@ -76,9 +76,10 @@ inline TensorMapShape map_of_d(const GemmConfig& c, const GemmParams& p, uint32_
   const EpilogueParams& e = p.epilogue;
   const bool by_row = c.epilogue.order == Order::row;
   const uint32_t columns = store_box_columns(c);
-  const TensorMapShape map =
+  TensorMapShape map =
       detail::matrix_map("d", c.epilogue.d, by_row ? p.size.n : p.size.m, by_row ? p.size.m : p.size.n, e.d_stride,
                          e.d_batch_stride, batch, by_row ? columns : 64, by_row ? 64 : columns);
+  map.round_to_tf32 = false;
   return stores_ragged(c.schedule.grouping, c.epilogue.order) ? detail::ragged(map) : map;
 }
 

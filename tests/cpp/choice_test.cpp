@@ -180,6 +180,11 @@ bool stages_c(const GemmProblem& p, const char* spec) {
   return choice.has_value() && stages_c(choice->config);
 }
 
+bool adds(const GemmProblem& p, const char* spec) {
+  const auto choice = choose(p, spec);
+  return choice.has_value() && choice->config.store.adds;
+}
+
 TEST(Choice, WholeWordsOfCComeThroughSharedMemory) {
   for (const DType type : {DType::e4m3, DType::bf16}) {
     const GemmProblem p = added_gradients(type);
@@ -216,6 +221,39 @@ TEST(Choice, WholeWordsOfCComeThroughSharedMemory) {
     EXPECT_FALSE(other([](GemmProblem& q) { q.has_c = false; }));
     EXPECT_FALSE(other([](GemmProblem& q) { q.bias = Bias::row; }));
     EXPECT_FALSE(other([](GemmProblem& q) { q.has_amax = true; }));
+  }
+}
+
+TEST(Choice, TmaAddsSumsOfDeepGroupsAndWideTiles) {
+  for (const DType type : {DType::e4m3, DType::bf16}) {
+    GemmProblem p = added_gradients(type);
+    const int64_t deep = 7 * 128 / int64_t(size_of(type)) * p.batch;
+    p.k = deep - 1;
+    EXPECT_TRUE(adds(p, "sm90 256x128"));
+    EXPECT_FALSE(adds(p, "sm90 128x128"));
+    p.k = deep;
+    for (const char* spec : {"sm90 128x128", "sm90 128x128 multicast 2x1", "sm90 128x192", "sm90 256x128"}) {
+      const auto choice = choose(p, spec);
+      ASSERT_TRUE(choice.has_value()) << spec;
+      EXPECT_TRUE(choice->config.store.adds) << spec;
+      EXPECT_FALSE(choice->config.epilogue.c_words || stages_c(choice->config)) << spec;
+      EXPECT_GE(choice->config.tile.stages, 3u) << spec;
+    }
+    for (const char* spec : {"sm90 128x128 stream_k 1", "sm90 128x128 transposed", "sm90 64x64 cluster 2"}) {
+      ASSERT_TRUE(choose(p, spec).has_value()) << spec;
+      EXPECT_FALSE(adds(p, spec)) << spec;
+    }
+    EXPECT_TRUE(stages_c(p, "sm90 128x176") || size_of(type) == 2) << "no whole chunks: C is staged, as in others";
+    const auto other = [&](auto change) {
+      GemmProblem q = p;
+      change(q);
+      return adds(q, "sm90 128x128");
+    };
+    EXPECT_FALSE(other([](GemmProblem& q) { q.c.alignment = 8; }));
+    EXPECT_FALSE(other([](GemmProblem& q) { q.d.alignment = 8; }));
+    EXPECT_FALSE(other([](GemmProblem& q) { q.d.stride_row += 2; }));
+    EXPECT_FALSE(other([](GemmProblem& q) { q.has_c = false; }));
+    EXPECT_FALSE(other([](GemmProblem& q) { q.bias = Bias::row; }));
   }
 }
 

@@ -56,6 +56,20 @@ void check_table(const GroupParams& p, Grouping grouping, uint32_t step) {
   }
 }
 
+/// Checks the group from which the table says to walk.
+void check_begin(const GroupParams& p, Grouping grouping, uint32_t step, FirstPosition at) {
+  alignas(8) std::array<uint8_t, group_table_bytes(kMostOfTable)> memory;
+  GroupTable table;
+  run_block(kWarp, [&] {
+    const GroupTable built = build_group_table<kMostOfTable>(p, grouping, step, memory.data(), 0, at);
+    if (threadIdx.x == 0) table = built;
+  });
+  uint32_t group = 0;
+  while (group < p.count && table.before[group + 1] * at.each <= at.position) ++group;
+  EXPECT_EQ(table.first_group(), group < p.count ? group : 0) << at.position << " of " << table.steps() * at.each;
+  EXPECT_EQ((GroupTable{table.ranges, table.before, table.count}.first_group()), 0u);
+}
+
 TEST(DeviceCode, GroupTable) {
   Random random(1);
   for (int round = 0; round < 6; ++round) {
@@ -66,6 +80,20 @@ TEST(DeviceCode, GroupTable) {
     const GroupParams p{.offsets = ends.data(), .count = count, .extent = uint32_t(end) + 5};
     for (const Grouping grouping : {Grouping::m, Grouping::n, Grouping::k})
       check_table(p, grouping, uint32_t(random.number(16, 128)));
+  }
+}
+
+TEST(DeviceCode, GroupTableSaysWhereToBegin) {
+  Random random(2);
+  for (const uint32_t count : {1u, 31u, 32u, 33u, 64u}) {
+    std::vector<int64_t> ends;
+    int64_t end = 0;
+    for (uint32_t g = 0; g < count; ++g) ends.push_back(end += random.number(0, 1) * random.number(0, 500));
+    const GroupParams p{.offsets = ends.data(), .wide = true, .count = count, .extent = uint32_t(end) + 5};
+    for (const uint32_t each : {1u, 7u}) {
+      for (const uint32_t position : {0u, each - 1, each, 5 * each, 40 * each, 100000u})
+        check_begin(p, Grouping::m, 64, {position, each});
+    }
   }
 }
 

@@ -158,15 +158,20 @@ TEST(EmitReductions, HaveASecondKernel) {
                 "largest = absmax(acc, over=\"all\")"});
 }
 
-/// A call's C may lie anywhere: it does not come by bulk copies, and operands have the room that it would take.
+/// A call's C may lie anywhere: it does not come by bulk copies, nor does TMA add to it, and operands have the room
+/// that either would take.
 TEST(EmitGroups, AddToRowsThatLieAnywhere) {
-  GemmProblem p = product(256, 256, 512, DType::bf16, DType::f32, 1, false, true);
-  p.has_c = true;
-  p.c = p.d;
-  const EmittedFiles aligned = emit(*planned(grouped(p, Grouping::k)), as_cuda());
-  p.c.alignment = 4;
-  EXPECT_EQ(emit(*planned(grouped(p, Grouping::k)), as_cuda()).at("src/config.h"), aligned.at("src/config.h"));
-  expect_parts(aligned.at("src/config.h"), {".has_c = true", ".c_words = false"});
+  for (const int64_t k : {512, 8192}) {  // shallow and deep groups
+    GemmProblem p = product(256, 256, k, DType::bf16, DType::f32, 1, false, true);
+    p.has_c = true;
+    p.c = p.d;
+    const auto own = planned(grouped(p, Grouping::k));
+    EXPECT_NE(choice_of(*own)->config.epilogue.c_words, choice_of(*own)->config.store.adds);
+    const EmittedFiles aligned = emit(*own, as_cuda());
+    p.c.alignment = 4;
+    EXPECT_EQ(emit(*planned(grouped(p, Grouping::k)), as_cuda()).at("src/config.h"), aligned.at("src/config.h"));
+    expect_parts(aligned.at("src/config.h"), {".has_c = true", ".c_words = false", ".adds = false"});
+  }
 }
 
 TEST(EmitRefuses, GroupsThatLieApart) {

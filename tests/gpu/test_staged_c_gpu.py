@@ -1,5 +1,5 @@
 """Sums of groups of K that are added to float32: its rows come through shared memory while the tile is multiplied
-(config/staged_c.h)."""
+(config/staged_c.h), or, of deep groups and of wide tiles, TMA adds to it (epilogue/store_added.h)."""
 
 from __future__ import annotations
 
@@ -12,33 +12,32 @@ from cleave import _core
 
 torch = pytest.importorskip("torch", minversion="2.10")
 
-KERNELS = (
+KERNELS = (  # by depth one or the other
     *(("float8", f"sm90 128x128{shared}") for shared in ("", " multicast 2x1", " multicast 1x2")),
     *(("float8", f"sm90 {tile}") for tile in ("128x192", "256x96", "64x128", "64x64")),
     *(("bfloat16", f"sm90 {tile}") for tile in ("128x128", "128x128 multicast 1x2", "128x192", "64x128", "64x64")),
 )
-OTHERS = (  # whose C does not come through shared memory
+WIDE = (("float8", "sm90 256x128"), ("bfloat16", "sm90 256x128"), ("bfloat16", "sm90 128x256"))
+OTHERS = (  # that read C from global memory
     *(("float8", f"sm90 {of}") for of in ("128x128 multicast 2x1 stream_k 1", "64x64 cluster 2", "64x64 parallel 4")),
     *(("bfloat16", f"sm90 128x128 {of}") for of in ("stream_k 1", "parallel 2", "serial 2", "pingpong")),
-    *(
-        ("bfloat16", of)
-        for of in ("sm90 64x64 cluster 2", "sm90 128x256", "portable 64x64", "portable 128x128 parallel 2")
-    ),
+    *(("bfloat16", of) for of in ("sm90 64x64 cluster 2", "portable 64x64", "portable 128x128 parallel 2")),
 )
-ENDS = ([128, 128, 1280, 1536], [0, 0, 0, 2048], [2048, 2048, 2048, 2048], [0, 0, 0, 0], [512, 1024, 1152, 1408])
+ROOMS = (1536, 4096)  # of the groups together; from 1792 and 3584 on they are deep on average
+ENDS = ([128, 128, 1280, 1536], [0, 0, 0, 1536], [1536, 1536, 1536, 1536], [0, 0, 0, 0], [512, 1024, 1152, 1408])
 CANARY = -77.0
 
 
 class Sums:
     """[m, K] times [K, n], of integers: float8 has scales of 1x128 of both."""
 
-    def __init__(self, m: int, n: int, dtype: str = "float8") -> None:
+    def __init__(self, m: int, n: int, dtype: str = "float8", room: int = ROOMS[0]) -> None:
         torch.manual_seed(m * n)
         self.scaled = dtype == "float8"
         own = torch.float8_e4m3fn if self.scaled else torch.bfloat16
-        self.a, self.b = (torch.randint(-4, 5, (x, 2048), device="cuda").to(own) for x in (m, n))
+        self.a, self.b = (torch.randint(-4, 5, (x, room), device="cuda").to(own) for x in (m, n))
         least, end = (-2, 3) if self.scaled else (0, 1)
-        self.scale_a, self.scale_b = (2.0 ** torch.randint(least, end, (x, 16), device="cuda") for x in (m, n))
+        self.scale_a, self.scale_b = (2.0 ** torch.randint(least, end, (x, room // 128), device="cuda") for x in (m, n))
         self.offs = torch.zeros(4, dtype=torch.int32, device="cuda")
 
     def run(self, kernel: str | None = None, beta: float = 1.0, alpha: float = 1.0, **given) -> None:
@@ -64,11 +63,12 @@ def padded(m: int, n: int, pitch: int, first: int) -> tuple[torch.Tensor, torch.
     return view, buffer
 
 
-@pytest.mark.parametrize(("dtype", "kernel"), KERNELS + OTHERS)
+@pytest.mark.parametrize("room", ROOMS)
+@pytest.mark.parametrize(("dtype", "kernel"), KERNELS + WIDE + OTHERS)
 @pytest.mark.parametrize(("m", "n", "pitch", "first"), [(320, 264, 264, 0), (1000, 516, 520, 4), (264, 130, 132, 2)])
-def test_sums_are_added_in_place(dtype: str, kernel: str, m: int, n: int, pitch: int, first: int) -> None:
+def test_sums_are_added_in_place(dtype: str, kernel: str, m: int, n: int, pitch: int, first: int, room: int) -> None:
     """Also where groups are empty, whose tiles are passed over."""
-    sums = Sums(m, n, dtype)
+    sums = Sums(m, n, dtype, room)
     for ends in ENDS:
         sums.offs.copy_(torch.tensor(ends))
         d, buffer = padded(m, n, pitch, first)
@@ -82,12 +82,13 @@ def test_sums_are_added_in_place(dtype: str, kernel: str, m: int, n: int, pitch:
         assert torch.equal(buffer, others)
 
 
-@pytest.mark.parametrize(("dtype", "kernel"), KERNELS)
+@pytest.mark.parametrize("room", ROOMS)
+@pytest.mark.parametrize(("dtype", "kernel"), KERNELS + WIDE)
 @pytest.mark.parametrize("beta", [-0.5, 0.0])
-def test_c_apart(dtype: str, kernel: str, beta: float) -> None:
+def test_c_apart(dtype: str, kernel: str, beta: float, room: int) -> None:
     """It is not read where beta is 0, so it may be NaN then."""
     m, n = 520, 392
-    sums, out = Sums(m, n, dtype), torch.empty(4, m, n, device="cuda")
+    sums, out = Sums(m, n, dtype, room), torch.empty(4, m, n, device="cuda")
     for ends in ENDS:
         sums.offs.copy_(torch.tensor(ends))
         c, _ = padded(m, n, 400, 0)
@@ -99,13 +100,14 @@ def test_c_apart(dtype: str, kernel: str, beta: float) -> None:
         assert torch.equal(out.double(), want)
 
 
+@pytest.mark.parametrize("room", ROOMS)
 @pytest.mark.parametrize("dtype", ["float8", "bfloat16"])
-@pytest.mark.parametrize("kernel", ["sm90 128x128", "sm90 128x128 multicast 2x1", "sm90 64x64"])
-def test_many_tiles(dtype: str, kernel: str) -> None:
+@pytest.mark.parametrize("kernel", ["sm90 128x128", "sm90 128x128 multicast 2x1", "sm90 64x64", "sm90 256x128"])
+def test_many_tiles(dtype: str, kernel: str, room: int) -> None:
     """An odd number in a column, so that pairs reach beyond D, and in the last row one row; several tiles a CTA."""
     m, n = 5761, 2880
-    sums, d = Sums(m, n, dtype), torch.randint(-8, 9, (4, m, n), device="cuda").float()
-    for ends in ([128, 256, 384, 512], [0, 896, 896, 2048]):
+    sums, d = Sums(m, n, dtype, room), torch.randint(-8, 9, (4, m, n), device="cuda").float()
+    for ends in ([128, 256, 384, 512], [0, 896, 896, 1536]):
         sums.offs.copy_(torch.tensor(ends))
         want = d + sums.expected().float()  # integers, or 16ths, below 2^20
         for _ in range(3):
@@ -114,9 +116,10 @@ def test_many_tiles(dtype: str, kernel: str) -> None:
             assert torch.equal(out, want)
 
 
-def test_what_replays_add() -> None:
+@pytest.mark.parametrize("room", ROOMS)
+def test_what_replays_add(room: int) -> None:
     """By the kernel that the library chooses, with groups of other sizes each time."""
-    sums, d = Sums(640, 512), torch.zeros(4, 640, 512, device="cuda")
+    sums, d = Sums(640, 512, room=room), torch.zeros(4, 640, 512, device="cuda")
     sums.run(c=d, out=d)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
@@ -129,3 +132,13 @@ def test_what_replays_add() -> None:
         graph.replay()
         want += 3 * sums.expected()
     assert torch.equal(d.double(), want)
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_what_is_subnormal_stays_or_is_zero(room: int) -> None:
+    sums = Sums(128, 128, "bfloat16", room)
+    sums.a.zero_()
+    sums.offs.copy_(torch.tensor([128, 256, 384, 512]))
+    d = torch.full((4, 128, 128), 1e-40, device="cuda")
+    sums.run("sm90 128x128", c=d, out=d)
+    assert ((d == 0) | (d == torch.tensor(1e-40))).all()

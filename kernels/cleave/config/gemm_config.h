@@ -149,6 +149,7 @@ struct StoreConfig {
   // sm90, fused classes: bytes of a run of D (fused_classes.h) that a thread stores at once, from shared memory;
   // direct: of a row (windows) or a pixel (spread), from registers. 0: pairs (windows).
   uint32_t run_bytes = 0;
+  bool adds = false;  // sm90: sums that are added to float32 leave through shared memory, and L2 adds them
 
   CLEAVE_HD friend constexpr bool operator==(const StoreConfig&, const StoreConfig&) = default;
 };

@@ -96,12 +96,12 @@ CLEAVE_HD constexpr bool forgets_sums(const GemmConfig& c) {
 
 /// Whether TMA sees all of D as a matrix.
 CLEAVE_HD constexpr bool has_map_d(const GemmConfig& c) {
-  return c.store.by_tma && !scatters(c);
+  return (c.store.by_tma || c.store.adds) && !scatters(c);
 }
 
 /// Whether D leaves through shared memory.
 CLEAVE_HD constexpr bool stages_output(const GemmConfig& c) {
-  return c.store.by_tma || c.store.run_bytes > 0;
+  return c.store.by_tma || c.store.run_bytes > 0 || c.store.adds;
 }
 
 /// Whether each column has a scale, in the epilogue.

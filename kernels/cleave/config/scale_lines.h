@@ -55,9 +55,18 @@ CLEAVE_HD constexpr uint32_t spare_registers(const GemmConfig& c) {
   return min_of(consumer_registers(c), 224u) - 18;
 }
 
+/// Whether a thread reads the scales of its columns before their k block is multiplied, and holds them, so that the
+/// stage is handed back right behind that. It pays where products are deep (docs/notes/2026-11-grouped-gemm.md),
+/// which those are whose sums are added; a second part would take these registers.
+CLEAVE_HD constexpr bool holds_columns(const GemmConfig& c) {
+  const bool singly = c.epilogue.scaling == Scaling::block && c.scales.rows_a == 1 && c.scales.rows_b == 1;
+  return c.store.adds && singly && !has_two_waves(c) && promotion_registers(c, 1) + c.tile.n / 4 <= spare_registers(c);
+}
+
 /// Whether a warpgroup multiplies one part of its sums while it adds another.
 CLEAVE_HD constexpr bool promotes_two_parts(const GemmConfig& c) {
-  return c.tile.m == 64 * (c.warps.pingpong ? 1 : c.warps.consumers) && promotion_registers(c, 2) <= spare_registers(c);
+  return !holds_columns(c) && c.tile.m == 64 * (c.warps.pingpong ? 1 : c.warps.consumers) &&
+         promotion_registers(c, 2) <= spare_registers(c);
 }
 
 }  // namespace cleave

@@ -12,7 +12,7 @@ inline constexpr uint32_t kMostStagedC = 24576;
 /// are often little work beside what they are added to.
 CLEAVE_HD constexpr bool stages_c(const GemmConfig& c) {
   const bool whole = c.schedule.split == SplitKMode::none && !c.schedule.in_turn && !c.warps.pingpong;
-  return c.epilogue.c_words && has_wgmma(c.family) && c.schedule.grouping == Grouping::k && whole &&
+  return c.epilogue.c_words && !c.store.adds && has_wgmma(c.family) && c.schedule.grouping == Grouping::k && whole &&
          c.tile.m * c.tile.n <= kMostStagedC;
 }
 

@@ -9,8 +9,10 @@
 namespace cleave {
 
 /// Columns of the tile in one chunk of 64 rows. A chunk of a column-major D is one box; one of a
-/// row-major D is 64 columns (the tile's last one: what is left), cut into boxes side by side.
+/// row-major D is 64 columns (the tile's last one: what is left), cut into boxes side by side. One of sums that are
+/// added has 32 float32 columns.
 CLEAVE_HD constexpr uint32_t store_chunk_columns(const GemmConfig& c) {
+  if (c.store.adds) return 32;
   uint32_t columns = 64;
   while (c.epilogue.order == Order::column && output_columns(c) % columns != 0) columns -= 16;
   return columns;

@@ -38,6 +38,12 @@ class ElementInputs {
     if (exists) ptx::load_shared<8>(from, words);
   }
 
+  /// Zeros for all of them.
+  CLEAVE_DEVICE void clear() {
+    CLEAVE_UNROLL
+    for (uint32_t i = 0; i < 4 * inputs_by_element(C); ++i) words_.at[i] = 0;
+  }
+
   template <uint32_t I>
   CLEAVE_DEVICE float value(uint32_t element) const {
     return element_from_bits(epilogue_input(C, I).dtype, bits<I>(element));

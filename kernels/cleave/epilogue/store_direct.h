@@ -1,4 +1,4 @@
-// D straight from registers to global memory: any strides, any alignment. The path of float32
+// D straight from registers to global memory: any strides, any alignment. The path of most float32
 // outputs (whose 8-byte pairs fill whole 32-byte sectors), of reductions, and of rows that TMA
 // cannot address.
 #pragma once

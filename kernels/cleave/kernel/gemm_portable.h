@@ -34,7 +34,7 @@ CLEAVE_DEVICE void gemm_portable(const Params<C>& p) {
   Sums<C> sums;
 
   ptx::launch_dependents();
-  cta.find_table(p, shared);
+  cta.find_table(p, shared, cta_threads(C) / 32 - 1);
   if constexpr (C.cluster.k > 1) {  // every CTA's barrier is ready before another sends to it
     if (threadIdx.x == 0) {
       ClusterReduce<C>{smem, cta.k_rank, cta.share_rank}.init();

@@ -14,6 +14,8 @@
 //            a tile's C    its full and empty are a pair of their own (epilogue/staged_c.h)
 // Timeline   cooperative   all consumers share a tile; D's chunks drain under the next mainloop
 //            ping-pong     each consumer has its own tile; one multiplies while the other runs its epilogue
+//            added         sums for a float32 D that is C leave through shared memory, and L2 adds them
+//                          (epilogue/store_added.h)
 //            parallel      the slices that are still there reduce their tile (split_k/parallel.h)
 //            over ranks    a tile is added up with those of other GPUs before its epilogue (split_k/across.h)
 //            in clusters   one work tile per CTA, added up through the cluster's shared memory (split_k/cluster.h)
@@ -21,8 +23,8 @@
 //            static        an operand that no launch writes: its first loads start before the launch ahead is done
 //            alone         with one warpgroup of consumers, a product's first loads leave before the CTA's threads
 //                          meet (tma_producer.h)
-//            grouped       while barriers are made, one warp reads the groups' bounds into a table
-//                          (schedule/groups.h), which the schedulers of all roles then follow
+//            grouped       one warp makes the barriers and reads the groups' bounds into a table (schedule/groups.h),
+//                          which the schedulers of all roles then follow; its first loads leave before others have it
 #pragma once
 
 #include "cleave/config/clusters.h"
@@ -31,6 +33,7 @@
 #include "cleave/config/output.h"
 #include "cleave/config/threads.h"
 #include "cleave/epilogue/staged_c.h"
+#include "cleave/epilogue/store_added.h"
 #include "cleave/epilogue/store_quantized.h"
 #include "cleave/epilogue/store_staged.h"
 #include "cleave/epilogue/zero_rest.h"
@@ -84,7 +87,7 @@ CLEAVE_DEVICE void consume(const Params<C>& p, const CtaCoord<C>& cta, uint32_t 
   const Fragment<C> fragment(thread);
   const uint32_t first_row = C.warps.pingpong ? 0 : warpgroup * Fragment<C>::kRows;
   Mainloop<C> mainloop(p, smem, first_row, cta.rank - cta.share_rank);
-  StagedStore<C> staged_store(smem + kPlan.staging, warpgroup);
+  Either<C.store.adds, AddedStore<C>, StagedStore<C>> staged_store(smem + kPlan.staging, warpgroup);
   [[maybe_unused]] PairedReach<C> paired(smem, shared, warpgroup, cta.rank ^ 1);
   [[maybe_unused]] StagedC<C> staged_c(p, smem);
   Sums<C> sums;
@@ -163,6 +166,10 @@ CLEAVE_DEVICE void gemm_sm90(const Params<C>& p) {
   const bool whole_lines = has_weights(C) && C.warps.consumers > 1 && has_whole_lines<C>(p);
   constexpr uint32_t kReaders = (C.warps.pingpong ? 1 : C.warps.consumers) * 4 * sharers(C);
 
+  // The warp that asks TMA for groups makes all that a CTA's threads meet for: it goes on without waiting for them.
+  constexpr bool kGrouped = C.schedule.group_capacity > 0;
+  constexpr uint32_t kMaker = kGrouped ? kFirst : 0;
+
   extern __shared__ __align__(kSharedAlignment) uint8_t shared[];
   const uint32_t smem = keep_base<C>(ptx::shared_address(shared));
   CtaCoord<C> cta;
@@ -172,7 +179,7 @@ CLEAVE_DEVICE void gemm_sm90(const Params<C>& p) {
     if constexpr (has_map_b(C)) ptx::prefetch_tensor_map(&p.map_b);
     if constexpr (has_map_d(C)) ptx::prefetch_tensor_map(&p.map_d);
   }
-  if (threadIdx.x == 0) {
+  if (threadIdx.x == kMaker) {
     for (uint32_t i = 0; i < C.tile.stages; ++i) {
       if constexpr (!loads_before_meeting(C))
         ptx::mbarrier_init(smem + kPlan.barriers + i * 8, whole_lines ? 3 : kLoaders);
@@ -187,7 +194,7 @@ CLEAVE_DEVICE void gemm_sm90(const Params<C>& p) {
     __syncwarp();
     ptx::cluster_arrive();
   }
-  cta.find_table(p, shared);
+  cta.find_table(p, shared, kMaker / 32);
   constexpr uint32_t kFirstBeside = kFirst + 128 - threads_beside(C);
   if constexpr (loads_before_meeting(C)) {
     constexpr auto kMeet = [] { __syncthreads(); };
@@ -197,7 +204,13 @@ CLEAVE_DEVICE void gemm_sm90(const Params<C>& p) {
       if (first >= kFirstBeside) return produce_beside<C>(p, cta, smem, kMeet);
     }
   }
-  __syncthreads();
+  if constexpr (!kGrouped) {
+    __syncthreads();
+  } else if (threadIdx.x / 32 == kMaker / 32) {
+    ptx::named_barrier_arrive(kMeeting, cta_threads(C));
+  } else {
+    ptx::named_barrier_sync(kMeeting, cta_threads(C));
+  }
   if constexpr (cluster_size(C) > 1) ptx::cluster_wait();
   if constexpr (!waits_late(C)) ptx::grid_dependency_wait();
 

@@ -26,7 +26,7 @@ CLEAVE_DEVICE void gemm_streamed(const Params<C>& p) {
   const uint32_t smem = ptx::shared_address(shared);
   CtaCoord<C> cta;
   if (threadIdx.x == 0) WarpParts<C>(smem).init();
-  cta.find_table(p, shared);
+  cta.find_table(p, shared, cta_threads(C) / 32 - 1);
   __syncthreads();
   if constexpr (!C.operands.static_a) ptx::grid_dependency_wait();
 

@@ -27,7 +27,7 @@ class Promotion {
 
  public:
   /// Whether `add` still reads scales from the stage, which may not be handed back before.
-  static constexpr bool kReadsStage = kScaled && C.scales.rows_b == 1;
+  static constexpr bool kReadsStage = kScaled && C.scales.rows_b == 1 && !holds_columns(C);
 
   /// Before a work tile's first k block.
   CLEAVE_DEVICE void start(const Tile<C>& tile) {
@@ -42,6 +42,7 @@ class Promotion {
     uint32_t stage;  // shared address
     float rows[kRowBlocks][2];
     float touched[C.scales.rows_b == 1 ? 1 : kPieces * kTouched];
+    float columns[holds_columns(C) ? kColBlocks : 1][2];
   };
 
   CLEAVE_DEVICE Scales load(uint32_t stage) const {
@@ -62,6 +63,11 @@ class Promotion {
         CLEAVE_UNROLL
         for (uint32_t i = 0; i < kPieces * kTouched; ++i) scales.touched[i] = load_line(stage, scale_lines_b_at(C) + i);
       }
+    }
+    if constexpr (holds_columns(C)) {
+      CLEAVE_UNROLL
+      for (uint32_t i = 0; i < kColBlocks; ++i)
+        ptx::load_shared_pair(stage + (scale_lines_b_at(C) + col0_ + i * 8) * 4, scales.columns[i]);
     }
     return scales;
   }
@@ -96,7 +102,9 @@ class Promotion {
   /// Scales of the four elements of a block: two rows times two columns.
   CLEAVE_DEVICE void find_factors(const Scales& scales, uint32_t row, uint32_t col, float (&factors)[4]) const {
     float columns[2];
-    if constexpr (C.scales.rows_b == 1) {
+    if constexpr (holds_columns(C)) {
+      columns[0] = scales.columns[col][0], columns[1] = scales.columns[col][1];
+    } else if constexpr (C.scales.rows_b == 1) {
       ptx::load_shared_pair(scales.stage + (scale_lines_b_at(C) + col0_ + col * 8) * 4, columns);
     } else {
       columns[0] = columns[1] = strip_scale(scales, col);

@@ -29,6 +29,10 @@ CLEAVE_DEVICE void load_shared_pair(uint32_t from, float (&v)[2]) {
   asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(v[0]), "=f"(v[1]) : "r"(from) : "memory");
 }
 
+CLEAVE_DEVICE void store_shared_pair(uint32_t to, float first, float second) {
+  asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(to), "f"(first), "f"(second) : "memory");
+}
+
 CLEAVE_DEVICE void load_shared_128(uint32_t from, uint32_t (&v)[4]) {
   asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
                : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])

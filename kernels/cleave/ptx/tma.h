@@ -82,6 +82,14 @@ CLEAVE_DEVICE void tma_store(const void* map, uint32_t from, int32_t x, int32_t 
                : "memory");
 }
 
+/// Adds the box to float32 at (x, y, z), in L2; a store's commits and waits are this one's, too.
+CLEAVE_DEVICE void tma_add(const void* map, uint32_t from, int32_t x, int32_t y, int32_t z) {
+  asm volatile(
+      "cp.reduce.async.bulk.tensor.3d.global.shared::cta.add.tile.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(map),
+      "r"(from), "r"(x), "r"(y), "r"(z)
+      : "memory");
+}
+
 CLEAVE_DEVICE void tma_store_commit() {
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }

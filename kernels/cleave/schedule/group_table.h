@@ -5,19 +5,25 @@
 
 namespace cleave {
 
-/// By all threads of a CTA, of which warp `builder` builds it; others may read the table after the CTA's next barrier.
-/// `memory`: group_table_bytes(Capacity) of shared memory, 8-byte aligned. `step`: of a schedule's work tile along the
-/// grouped dimension, in elements.
+/// Where a CTA begins in the line of groups of M or N: `position`, `each` positions a step (TileFinder::seek).
+struct FirstPosition {
+  uint32_t position = 0, each = 1;
+};
+
+/// By all threads of a CTA, of which warp `builder` builds it and may read it at once, others after the CTA's next
+/// barrier. `memory`: group_table_bytes(Capacity) of shared memory, 8-byte aligned. `step`: of a schedule's work tile
+/// along the grouped dimension, in elements.
 template <uint32_t Capacity>
 CLEAVE_DEVICE GroupTable build_group_table(const GroupParams& p, Grouping grouping, uint32_t step, uint8_t* memory,
-                                           uint32_t builder = 0) {
+                                           uint32_t builder = 0, FirstPosition at = {}) {
   const auto ranges = reinterpret_cast<GroupRange*>(memory);
   const auto before = reinterpret_cast<uint32_t*>(memory + Capacity * sizeof(GroupRange));
+  uint32_t* const begin = before + Capacity + 1;
   if (threadIdx.x / 32 == builder) {
     const uint32_t most = most_group_steps(grouping, p.extent, p.count, step);
     const uint32_t lane = threadIdx.x % 32;
-    uint32_t total = 0;
-#pragma unroll 2
+    uint32_t total = 0, first_group = p.count;
+#pragma unroll 1
     for (uint32_t first = 0; first < p.count; first += 32) {
       const uint32_t g = first + lane;
       const bool exists = g < p.count;
@@ -28,15 +34,24 @@ CLEAVE_DEVICE GroupTable build_group_table(const GroupParams& p, Grouping groupi
         const uint32_t other = __shfl_up_sync(0xffffffffu, sum, distance);
         if (lane >= distance) sum = add_steps(sum, other, most);
       }
+      const uint32_t until = add_steps(total, sum, most_steps_before(grouping, most, p.count - g - 1));
       if (exists) {
         ranges[g] = range;
-        before[g + 1] = add_steps(total, sum, most_steps_before(grouping, most, p.count - g - 1));
+        before[g + 1] = until;
+      }
+      if (grouping != Grouping::k) {
+        const uint32_t beyond = __ballot_sync(0xffffffffu, exists && until * at.each > at.position);
+        if (beyond != 0) first_group = min_of(first_group, first + __ffs(beyond) - 1);
       }
       total = add_steps(total, __shfl_sync(0xffffffffu, sum, 31), most);
     }
-    if (lane == 0) before[0] = 0;
+    if (lane == 0) {
+      before[0] = 0;
+      *begin = first_group < p.count ? first_group : 0;
+    }
+    __syncwarp();
   }
-  return {ranges, before, p.count};
+  return {ranges, before, p.count, begin};
 }
 
 }  // namespace cleave

@@ -32,43 +32,37 @@ CLEAVE_HD int64_t group_value(const GroupParams& p, const void* array, uint32_t 
   return p.wide ? static_cast<const int64_t*>(array)[i] : static_cast<const int32_t*>(array)[i];
 }
 
+/// A value as a place in the grouped dimension: never negative, nor beyond its end.
+CLEAVE_HD constexpr uint32_t within_extent(const GroupParams& p, int64_t value) {
+  return uint32_t(min_of(max_of<int64_t>(value, 0), int64_t(p.extent)));
+}
+
 /// Whether groups begin at multiples of the spacing.
 CLEAVE_HD constexpr bool is_spaced(GroupBounds bounds) {
   return bounds == GroupBounds::aligned_ends || bounds == GroupBounds::counts;
 }
 
-/// Group `g`'s range, within the dimension whatever the arrays hold.
+/// Group `g`'s range, within the dimension whatever the arrays hold. A CTA's first loads wait for it: one way through
+/// few instructions, which reads both bounds at once.
 CLEAVE_HD GroupRange group_range(const GroupParams& p, uint32_t g) {
-  int64_t begin = 0, end = 0;
-  switch (p.bounds) {
-    case GroupBounds::ends:
-    case GroupBounds::aligned_ends:
-      begin = g == 0 ? 0 : group_value(p, p.offsets, g - 1);
-      end = group_value(p, p.offsets, g);
-      break;
-    case GroupBounds::indptr:
-      begin = group_value(p, p.offsets, g);
-      end = group_value(p, p.offsets, g + 1);
-      break;
-    case GroupBounds::starts:
-      begin = group_value(p, p.offsets, g);
-      break;
-    case GroupBounds::counts:
-      begin = int64_t(g) * p.spacing;
-      break;
+  const bool by_ends = p.bounds == GroupBounds::ends || p.bounds == GroupBounds::aligned_ends;
+  const bool counted = p.bounds == GroupBounds::counts, sized = counted || p.bounds == GroupBounds::starts;
+  int64_t first = group_value(p, counted ? p.sizes : p.offsets, by_ends && g > 0 ? g - 1 : g);
+  const int64_t second = group_value(p, sized ? p.sizes : p.offsets, g + (p.bounds == GroupBounds::indptr));
+  if (by_ends && g == 0) first = 0;
+  if (counted) first = int64_t(g) * p.spacing;
+  uint32_t begin = within_extent(p, first);
+  const uint32_t end = within_extent(p, second);
+  if (p.bounds == GroupBounds::aligned_ends) {
+    const uint32_t beyond = begin % p.spacing;
+    begin += min_of(beyond == 0 ? 0 : p.spacing - beyond, p.extent - begin);
   }
-  const int64_t extent = p.extent;
-  begin = min_of(max_of<int64_t>(begin, 0), extent);
-  if (p.bounds == GroupBounds::aligned_ends) begin = ceil_div<int64_t>(begin, p.spacing) * p.spacing;
   // TMA loads from where a group begins, though it holds nothing: where the spacing says, never where
   // the dimension happens to end.
-  if (is_spaced(p.bounds) && begin >= extent) return {};
-  begin = min_of(begin, extent);
-  if (p.bounds == GroupBounds::starts || p.bounds == GroupBounds::counts)
-    end = begin + min_of(max_of<int64_t>(group_value(p, p.sizes, g), 0), extent - begin);
-  if (p.bounds == GroupBounds::counts) end = min_of(end, begin + p.spacing);
-  end = min_of(max_of(end, begin), extent);
-  return {uint32_t(begin), uint32_t(end)};
+  if (is_spaced(p.bounds) && begin >= p.extent) return {};
+  uint32_t size = sized ? min_of(end, p.extent - begin) : max_of(end, begin) - begin;
+  if (counted) size = min_of(size, p.spacing);
+  return {begin, begin + size};
 }
 
 /// Elements of K in a row of a group's own matrices, where its operands lie apart from others'; those of earlier
@@ -110,14 +104,16 @@ struct GroupTable {
   const GroupRange* ranges = nullptr;
   const uint32_t* before = nullptr;  // steps of all earlier groups
   uint32_t count = 0;
+  const uint32_t* begin = nullptr;  // the group with which a walk had best begin
 
+  CLEAVE_HD constexpr uint32_t first_group() const { return begin == nullptr ? 0 : *begin; }
   CLEAVE_HD constexpr uint32_t steps() const { return before[count]; }
   CLEAVE_HD constexpr uint32_t steps(uint32_t g) const { return before[g + 1] - before[g]; }
 };
 
-/// Bytes of the table's arrays: ranges, then `before`.
+/// Bytes of the table: ranges, then `before`, then where to begin.
 CLEAVE_HD constexpr uint32_t group_table_bytes(uint32_t groups) {
-  return groups * uint32_t(sizeof(GroupRange)) + (groups + 1) * uint32_t(sizeof(uint32_t));
+  return groups * uint32_t(sizeof(GroupRange)) + (groups + 2) * uint32_t(sizeof(uint32_t));
 }
 
 }  // namespace cleave

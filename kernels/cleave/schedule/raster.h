@@ -47,7 +47,7 @@ struct Raster {
   /// do not cut.
   CLEAVE_HD constexpr void locate_in_group(uint32_t tile, uint32_t rows, uint32_t& m, uint32_t& n) const {
     const uint32_t of_band = width.divisor * rows;
-    const uint32_t band = tile / of_band;
+    const uint32_t band = tile < of_band ? 0 : tile / of_band;  // most groups are one band, and divisions take long
     uint32_t down = 0, across = 0;
     width_of(band).divmod(tile - band * of_band, down, across);
     place(band, across, down, m, n);

@@ -113,7 +113,9 @@ class TileFinder {
   static constexpr bool kRagged = G == Grouping::m || G == Grouping::n;
 
  public:
-  CLEAVE_HD constexpr TileFinder(const Schedule& schedule, const Table<G>& table) : s_(schedule), table_(table) {}
+  CLEAVE_HD constexpr TileFinder(const Schedule& schedule, const Table<G>& table) : s_(schedule), table_(table) {
+    if constexpr (kRagged) group_ = table.first_group();
+  }
 
   CLEAVE_HD constexpr uint32_t tiles() const {
     if constexpr (kRagged) return table_.steps() * s_.tiles_across;

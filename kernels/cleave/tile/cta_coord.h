@@ -50,16 +50,16 @@ struct CtaCoord {
   uint32_t clusters = gridDim.x / cluster_size(C);
   Table<C.schedule.grouping> table;
 
-  /// By all threads of the CTA, which may read the table after their next barrier. The last warp builds it, once an
+  /// By all threads of the CTA, which may read the table after their next barrier. Warp `builder` builds it, once an
   /// earlier kernel, which may have written the groups' bounds, is done; other warps have other things to do meanwhile.
-  CLEAVE_DEVICE void find_table(const Params<C>& p, uint8_t* shared) {
+  CLEAVE_DEVICE void find_table(const Params<C>& p, uint8_t* shared, uint32_t builder) {
     if constexpr (C.schedule.grouping == Grouping::classes) {
       table = {p.classes, p.class_count};
     } else if constexpr (C.schedule.grouping != Grouping::none) {
-      const uint32_t last = blockDim.x / 32 - 1;
-      if (threadIdx.x / 32 == last) ptx::grid_dependency_wait();
+      if (threadIdx.x / 32 == builder) ptx::grid_dependency_wait();
       table = build_group_table<C.schedule.group_capacity>(p.groups, C.schedule.grouping, group_step(C),
-                                                           shared + smem_plan(C).group_table, last);
+                                                           shared + smem_plan(C).group_table, builder,
+                                                           {cluster, p.schedule.tiles_across});
     }
   }
 

@@ -7,6 +7,9 @@
 
 namespace cleave {
 
+/// All of the CTA's threads', as __syncthreads().
+inline constexpr uint32_t kMeeting = 0;
+
 /// A consumer warpgroup's own: 1 to 4.
 CLEAVE_DEVICE uint32_t warpgroup_barrier(uint32_t warpgroup) {
   return 1 + warpgroup;

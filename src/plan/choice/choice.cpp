@@ -101,7 +101,6 @@ EpilogueConfig epilogue_config(const Spec& spec, const GemmProblem& p) {
   c.order = output_order(p).value_or(Order::row);
   c.has_c = p.has_c;
   c.c_pairs = c_has_pairs(p, spec.fuses_classes);
-  c.c_words = c_has_words(p);
   c.c = p.has_c ? p.c.dtype : c.d;  // one kernel for all problems that do not read C (or the bias)
   c.bias = p.bias;
   c.bias_dtype = p.bias == Bias::none ? c.d : p.bias_dtype;

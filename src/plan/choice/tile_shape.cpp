@@ -13,6 +13,7 @@
 #include "launch/conv_grid.h"
 #include "launch/limits.h"
 #include "plan/choice/conv_choice.h"
+#include "plan/choice/function_config.h"
 #include "plan/choice/registers.h"
 #include "problem/placement.h"
 #include "problem/problem.h"
@@ -23,6 +24,9 @@ namespace {
 constexpr uint32_t kMostStages = 12;
 constexpr uint32_t kLeastStages = 2, kLeastBesideC = 3;
 constexpr uint32_t kLeastCopy = 4;  // bytes, of cp.async
+// From so many times 128 bytes of K of a group on average, sums are better added by TMA than to a C that was fetched:
+// on an H200 from 450 tokens of 16 bits, or 850 of 8 bits (docs/notes/2026-11-grouped-gemm.md).
+constexpr int64_t kDeepBlocks = 7;
 
 class TileShaper {
  public:
@@ -172,9 +176,12 @@ class TileShaper {
     c_.store.by_tma = stores_by_tma();
     c_.store.run_bytes = run_bytes();
     if (!registers_suffice_to_store(c_)) return false;
+    c_.store.adds = false;
+    c_.epilogue.c_words = c_has_words(p_);
     c_ = with_stages(c_, kMostStages, shared_memory());
-    if (stages_c(c_) && c_.tile.stages < kLeastBesideC) {
+    if (c_.epilogue.c_words && !keeps_c_staged()) {
       c_.epilogue.c_words = false;
+      c_.store.adds = may_add();
       c_ = with_stages(c_, kMostStages, shared_memory());
     }
     add_store_chunks();
@@ -222,6 +229,19 @@ class TileShaper {
     // A chunk would have half of its rows where a gate's and an up's are joined: threads store what they make.
     return whole_tiles && clipped_stores && !gates_rows(c_) && !c_.conv.fuses_classes && store_by_tma_fits(c_) &&
            output_alignment(p_, c_.epilogue.order) == 16;
+  }
+
+  /// Whether C comes through shared memory: it takes stages, which deep groups want more than shallow ones.
+  bool keeps_c_staged() const {
+    const bool deep = p_.k >= kDeepBlocks * atom_ * p_.batch;
+    return stages_c(c_) && !(deep && may_add()) && c_.tile.stages >= kLeastBesideC;
+  }
+
+  /// Whether TMA may add sums to a D of whole words, in whole chunks. Three warpgroups have no registers for two ways
+  /// out.
+  bool may_add() const {
+    const bool whole = c_.schedule.split == SplitKMode::none && !c_.schedule.in_turn && !c_.warps.pingpong;
+    return whole && c_.warps.consumers < 3 && c_.tile.n % 32 == 0 && output_alignment(p_, c_.epilogue.order) == 16;
   }
 
   /// One thread stores so many bytes of a column's run in D at a time; none where C, or what a function takes or makes,

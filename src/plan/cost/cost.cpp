@@ -67,6 +67,8 @@ constexpr double kLateC = 1.18;    // of groups' tiles of one k block: C is wait
 constexpr double kAcrossC = 1.06;  // and comes column by column where the product is transposed
 constexpr double kLateGradients = 1.1;  // of groups of K, whose C does not come while they are multiplied; if it does
 constexpr double kSharedGradients = 0.92;     // and operands are shared: with D and C, they are what L2 is busy with
+constexpr double kShallowAdded = 1.15;        // of groups of K that TMA adds, of fewer k blocks than these: L2 has more
+constexpr uint32_t kShallowBlocks = 7;        // to do with them than CTAs that read C
 constexpr double kLateRows = 256;             // of a group, from which on that was measured
 constexpr double kLaunchUs = 1.5;             // start, tensor maps, barriers, the last CTA's drain
 constexpr double kFirstBytesUs = 0.5;         // from the first load to the first multiplication
@@ -168,12 +170,13 @@ double load_bytes(const GemmConfig& c) {
 
 /// Clocks in which a tile waits for C. It was not measured for other products than those of groups of K.
 double read_clocks(const GemmConfig& c) {
-  if (!c.epilogue.has_c || c.schedule.grouping != Grouping::k) return 0;
+  if (!c.epilogue.has_c || c.schedule.grouping != Grouping::k || c.store.adds) return 0;
   return kReadCClocks * ceil_div(accumulators_per_thread(c) / 4, blocks_ahead(c));
 }
 
 double epilogue_clocks(const GemmConfig& c) {
   const double store = c.store.by_tma          ? kStoreTmaClocks
+                       : c.store.adds          ? 2 * kStoreTmaClocks
                        : c.store.run_bytes > 0 ? kStoreRunClocks
                        : c.conv.fuses_classes  ? kStoreApartClocks
                                                : kStoreDirectClocks;
@@ -222,6 +225,7 @@ class Prediction {
     const GemmProblem& p = choice_.problem;
     if (s_.grouping == Grouping::k) {
       if (!c_.epilogue.has_c || !has_wgmma(c_.family)) return 1;
+      if (c_.store.adds) return s_.k_blocks < kShallowBlocks ? kShallowAdded : 1;
       return !stages_c(c_) ? kLateGradients : sharers_ > 1 && c_.scales.promote ? kSharedGradients : 1;
     }
     const double rows = double(s_.grouping == Grouping::m ? p.m : p.n) / double(p.batch);
