@@ -128,11 +128,11 @@ TEST(Kernels, StagedCCompilesWithoutSpills) {
   compile_all(configs, "sm_90a");
 }
 
-/// Wide tiles, with two ways out: what is added leaves by TMA, else threads store it.
+/// The most accumulators, with two ways out: what is added leaves by TMA, else threads store it.
 TEST(Kernels, AddedSumsCompileWithoutSpills) {
   std::vector<GemmConfig> configs = all_configs(hopper());
-  std::erase_if(configs, [](const GemmConfig& c) { return !c.store.adds; });
-  compile_all(configs, "sm_90a", 4);
+  std::erase_if(configs, [](const GemmConfig& c) { return !c.store.adds || accumulators(c) < 96; });
+  compile_all(configs, "sm_90a", 10);
 }
 
 /// The producer keeps the place of each strip, beside whom it shares loads with and where tiles are cut.
