@@ -2,8 +2,8 @@
 // columns, which TMA has L2 add to what is there. No CTA waits for C, and a tile needs no room for all of it
 // (docs/notes/2026-11-grouped-gemm.md). DeepGEMM adds its gradients so.
 //
-// An element is added to once a launch, rounded as C plus the sum is: the bits are those of other kernels, but that
-// zeros may take the place of subnormal elements and sums (PTX ISA, cp.reduce.async.bulk), and +0 that of -0.
+// An element is added to once a launch, and so is deterministic. Where alpha is 1 the bits are those of other kernels,
+// but that zeros may take the place of subnormal elements and sums (PTX ISA, cp.reduce.async.bulk), and +0 that of -0.
 #pragma once
 
 #include "cleave/config/store_chunk.h"

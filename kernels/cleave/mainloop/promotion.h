@@ -37,7 +37,7 @@ class Promotion {
   }
 
   /// A stage's scales: those of the thread's rows, and of the blocks of 128 columns that the tile
-  /// touches. Single columns have too many; they stay in the stage.
+  /// touches. Single columns have too many for most kernels; they stay in the stage.
   struct Scales {
     uint32_t stage;  // shared address
     float rows[kRowBlocks][2];

@@ -24,9 +24,6 @@ namespace {
 constexpr uint32_t kMostStages = 12;
 constexpr uint32_t kLeastStages = 2, kLeastBesideC = 3;
 constexpr uint32_t kLeastCopy = 4;  // bytes, of cp.async
-// From so many times 128 bytes of K of a group on average, sums are better added by TMA than to a C that was fetched:
-// on an H200 from 450 tokens of 16 bits, or 850 of 8 bits (docs/notes/2026-11-grouped-gemm.md).
-constexpr int64_t kDeepBlocks = 7;
 
 class TileShaper {
  public:

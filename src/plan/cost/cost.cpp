@@ -13,6 +13,7 @@
 #include "cleave/split_k/fixup_word.h"
 #include "launch/conv_grid.h"
 #include "plan/choice/resident_clusters.h"
+#include "plan/choice/tile_shape.h"
 #include "plan/cost/product_cost.h"
 #include "plan/cost/product_residual.h"
 #include "plan/cost/streamed_cost.h"
@@ -67,8 +68,7 @@ constexpr double kLateC = 1.18;    // of groups' tiles of one k block: C is wait
 constexpr double kAcrossC = 1.06;  // and comes column by column where the product is transposed
 constexpr double kLateGradients = 1.1;  // of groups of K, whose C does not come while they are multiplied; if it does
 constexpr double kSharedGradients = 0.92;     // and operands are shared: with D and C, they are what L2 is busy with
-constexpr double kShallowAdded = 1.15;        // of groups of K that TMA adds, of fewer k blocks than these: L2 has more
-constexpr uint32_t kShallowBlocks = 7;        // to do with them than CTAs that read C
+constexpr double kShallowAdded = 1.15;        // of groups of K that TMA adds though they are not deep (tile_shape.h)
 constexpr double kLateRows = 256;             // of a group, from which on that was measured
 constexpr double kLaunchUs = 1.5;             // start, tensor maps, barriers, the last CTA's drain
 constexpr double kFirstBytesUs = 0.5;         // from the first load to the first multiplication
@@ -225,7 +225,7 @@ class Prediction {
     const GemmProblem& p = choice_.problem;
     if (s_.grouping == Grouping::k) {
       if (!c_.epilogue.has_c || !has_wgmma(c_.family)) return 1;
-      if (c_.store.adds) return s_.k_blocks < kShallowBlocks ? kShallowAdded : 1;
+      if (c_.store.adds) return s_.k_blocks < kDeepBlocks ? kShallowAdded : 1;
       return !stages_c(c_) ? kLateGradients : sharers_ > 1 && c_.scales.promote ? kSharedGradients : 1;
     }
     const double rows = double(s_.grouping == Grouping::m ? p.m : p.n) / double(p.batch);
