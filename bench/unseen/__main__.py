@@ -41,7 +41,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--jobs", default=JUDGED, help=", ".join(EVERY_JOB))
     parser.add_argument("--part", default="test", choices=("validation", "test"))
     parser.add_argument("--shapes", type=int, default=40, help="of each job")
-    parser.add_argument("--seed", type=int, default=14, help="of the draw: 0 to 13 have been looked at")
+    parser.add_argument("--seed", type=int, default=15, help="of the draw: 0 to 14 have been looked at")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=500, help="start no shape after this long")
     parser.add_argument("--out", type=Path, default=Path("bench/results"))
@@ -68,7 +68,7 @@ def main(argv: list[str] | None = None) -> int:
             if row:
                 rows.append(row)
                 report.write(arguments.out, arguments.part, facts, rows, notes)  # a run may be cut off
-                left -= 1
+                left -= row["same"]  # a row that compares two products says nothing
         print(report.line(rows, job.name), flush=True)
     pool.shutdown(cancel_futures=True)
     return 0 if all(row["same"] for row in rows) else 1

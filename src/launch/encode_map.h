@@ -35,8 +35,8 @@ CUresult encode_tiled(const Encode& encode, CUtensorMap& map, const void* data, 
   constexpr std::array<cuuint32_t, TensorMapShape::max_rank> steps = {1, 1, 1, 1};
   return encode(&map, detail::map_type(s.dtype, s.round_to_tf32), s.rank, const_cast<void*>(data), s.size.data(),
                 s.stride_bytes.data() + 1, s.box.data(), steps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,
-                detail::map_swizzle(s.box[0] * size_of(s.dtype)), detail::l2_promotion,
-                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+                s.swizzled ? detail::map_swizzle(s.box[0] * size_of(s.dtype)) : CU_TENSOR_MAP_SWIZZLE_NONE,
+                detail::l2_promotion, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
 }
 
 template <class Encode>

@@ -80,6 +80,7 @@ inline TensorMapShape map_of_d(const GemmConfig& c, const GemmParams& p, uint32_
       detail::matrix_map("d", c.epilogue.d, by_row ? p.size.n : p.size.m, by_row ? p.size.m : p.size.n, e.d_stride,
                          e.d_batch_stride, batch, by_row ? columns : 64, by_row ? 64 : columns);
   map.round_to_tf32 = false;
+  map.swizzled = swizzles_chunks(c);
   return stores_ragged(c.schedule.grouping, c.epilogue.order) ? detail::ragged(map) : map;
 }
 

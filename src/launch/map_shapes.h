@@ -10,14 +10,15 @@
 namespace cleave {
 
 /// Up to four dimensions, the contiguous one first. Boxes lie in shared memory as rows of 128,
-/// 64 or 32 bytes with the swizzle of that width (memory/swizzle.h); what lies outside the matrix
-/// reads as zero and is not written.
+/// 64 or 32 bytes with the swizzle of that width (memory/swizzle.h), or, unless swizzled, as rows of any number of 16
+/// bytes; what lies outside the matrix reads as zero and is not written.
 struct TensorMapShape {
   static constexpr uint32_t max_rank = 4;
 
   const char* name = "matrix";  ///< in messages
   DType dtype = DType::bf16;
   bool round_to_tf32 = false;  ///< f32: loads round to nearest instead of leaving it to the tensor core to truncate
+  bool swizzled = true;
   uint32_t rank = 2;
   std::array<uint64_t, max_rank> size = {1, 1, 1, 1};
   std::array<uint64_t, max_rank> stride_bytes = {0, 0, 0, 0};  ///< [0] is not used: the first dimension is contiguous

@@ -54,8 +54,11 @@ void check_dimensions(const Shape& s) {
 }
 
 /// Swizzles have rows of 32, 64 or 128 bytes.
-void check_row(const char* name, DType dtype, uint32_t elements) {
+void check_row(const char* name, DType dtype, uint32_t elements, bool swizzled = true) {
   const uint32_t bytes = elements * size_of(dtype);
+  if (!swizzled && bytes % alignment != 0)
+    refuse(ErrorCode::unsupported, "{}.box[0] is {} bytes; TMA needs a multiple of {}.", name, bytes, alignment);
+  if (!swizzled) return;
   if (bytes == 32 || bytes == 64 || bytes == 128) return;
   refuse(ErrorCode::unsupported, "{}.box[0] is {} bytes; swizzles have rows of 32, 64 or 128.", name, bytes);
 }
@@ -66,7 +69,7 @@ TensorMap make_tensor_map(const void* base, const TensorMapShape& shape) {
   check_base(base, shape.name);
   check_dimensions(shape);
   for (uint32_t i = 0; i < shape.rank; ++i) check_box(shape.name, i, shape.box[i], max_box);
-  check_row(shape.name, shape.dtype, shape.box[0]);
+  check_row(shape.name, shape.dtype, shape.box[0], shape.swizzled);
   TensorMap map;
   check(encode_tiled(driver().tensor_map_encode_tiled, driver_map(map), base, shape), "cuTensorMapEncodeTiled");
   return map;

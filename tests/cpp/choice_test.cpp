@@ -239,6 +239,7 @@ TEST(Choice, TmaAddsSumsOfDeepGroupsAndWideTiles) {
       EXPECT_FALSE(choice->config.epilogue.c_words || stages_c(choice->config)) << spec;
       EXPECT_GE(choice->config.tile.stages, 3u) << spec;
     }
+    EXPECT_EQ(adds(p, "sm90 128x152"), size_of(type) == 1);
     for (const char* spec : {"sm90 128x128 stream_k 1", "sm90 128x128 transposed", "sm90 64x64 cluster 2"}) {
       ASSERT_TRUE(choose(p, spec).has_value()) << spec;
       EXPECT_FALSE(adds(p, spec)) << spec;

@@ -135,6 +135,14 @@ TEST(Kernels, AddedSumsCompileWithoutSpills) {
   compile_all(configs, "sm_90a", 10);
 }
 
+/// Beside 152 columns, whose sums leave all at once, stand the scales of all of them.
+TEST(Kernels, AddedSumsOfOddEightsCompileWithoutSpills) {
+  std::vector<GemmConfig> configs = all_configs(hopper());
+  std::erase_if(configs, [](const GemmConfig& c) { return c.tile.n % 16 != 8; });
+  EXPECT_FALSE(configs.empty());
+  compile_all(configs, "sm_90a");
+}
+
 /// The producer keeps the place of each strip, beside whom it shares loads with and where tiles are cut.
 TEST(Kernels, SharedStripsOfCutTilesCompileWithoutSpills) {
   std::vector<GemmConfig> configs = all_configs(hopper());

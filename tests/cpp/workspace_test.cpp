@@ -168,6 +168,9 @@ TEST(TensorMap, RefusalsNameTheDimension) {
   bad = good;
   bad.box[0] = 128;
   EXPECT_TRUE(message(4096, bad).starts_with("a.box[0] is 256 bytes"));
+  bad.swizzled = false;
+  bad.box[0] = 76;
+  EXPECT_TRUE(message(4096, bad).starts_with("a.box[0] is 152 bytes; TMA needs a multiple of 16"));
   bad = good;
   bad.box[1] = 257;
   EXPECT_TRUE(message(4096, bad).starts_with("a.box[1] is 257"));

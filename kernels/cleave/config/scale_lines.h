@@ -42,6 +42,11 @@ CLEAVE_HD constexpr uint32_t scale_stage_bytes(const GemmConfig& c) {
   return round_up((scale_lines_b_at(c) + scale_lines_b(c)) * 4, 16u);
 }
 
+/// Whether a lane may load them, by a bulk copy of A's and one of B's (ScaleLineLoader), where they lie so.
+CLEAVE_HD constexpr bool may_load_scale_lines(const GemmConfig& c) {
+  return c.store.adds && c.epilogue.scaling == Scaling::block && c.scales.rows_a == 1 && c.scales.rows_b == 1;
+}
+
 /// Registers of a Hopper consumer's sums, with `parts` sums of 64 rows (of half the columns, if those take turns)
 /// beside the float32 ones; and what it takes to scale each on its own, and to convert integers.
 CLEAVE_HD constexpr uint32_t promotion_registers(const GemmConfig& c, uint32_t parts) {
@@ -59,8 +64,7 @@ CLEAVE_HD constexpr uint32_t spare_registers(const GemmConfig& c) {
 /// stage is handed back right behind that. It pays where products are deep (docs/notes/2026-11-grouped-gemm.md),
 /// which those are whose sums are added; a second part would take these registers.
 CLEAVE_HD constexpr bool holds_columns(const GemmConfig& c) {
-  const bool singly = c.epilogue.scaling == Scaling::block && c.scales.rows_a == 1 && c.scales.rows_b == 1;
-  return c.store.adds && singly && !has_two_waves(c) && promotion_registers(c, 1) + c.tile.n / 4 <= spare_registers(c);
+  return may_load_scale_lines(c) && !has_two_waves(c) && promotion_registers(c, 1) + c.tile.n / 4 <= spare_registers(c);
 }
 
 /// Whether a warpgroup multiplies one part of its sums while it adds another.

@@ -16,15 +16,13 @@
 #include "cleave/config/output.h"
 #include "cleave/config/scale_lines.h"
 #include "cleave/config/staged_c.h"
+#include "cleave/config/store_chunk.h"
 #include "cleave/config/threads.h"
 #include "cleave/config/weight_lines.h"
 #include "cleave/memory/tensor_map.h"
 #include "cleave/schedule/groups.h"
 
 namespace cleave {
-
-/// A chunk of D on its way out: 64 rows of 128 bytes.
-inline constexpr uint32_t kStagingChunkBytes = 64 * 128;
 
 /// A cluster's buffer for partial tiles up to this size lies beside the stages; a larger one over them, at the price of
 /// one more meeting of the cluster, since a rank may only send once all are done with their stages.
@@ -92,7 +90,7 @@ CLEAVE_HD constexpr SmemPlan smem_plan(const GemmConfig& c) {
   plan.b = at;
   at += c.tile.stages * plan.b_stage;
   plan.staging = at;
-  if (specialised && stages_output(c)) at += c.warps.consumers * c.store.chunks * kStagingChunkBytes;
+  if (specialised && stages_output(c)) at += c.warps.consumers * c.store.chunks * store_chunk_bytes(c);
   plan.scale_stage = streamed ? 0 : has_weights(c) ? weight_line_bytes(c) : scale_stage_bytes(c);
   plan.scales = at;
   at += c.tile.stages * plan.scale_stage;

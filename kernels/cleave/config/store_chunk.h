@@ -3,19 +3,29 @@
 #pragma once
 
 #include "cleave/config/output.h"
-#include "cleave/config/smem_plan.h"
 #include "cleave/config/threads.h"
 
 namespace cleave {
 
 /// Columns of the tile in one chunk of 64 rows. A chunk of a column-major D is one box; one of a
 /// row-major D is 64 columns (the tile's last one: what is left), cut into boxes side by side. One of sums that are
-/// added has 32 float32 columns.
+/// added has 32 float32 columns, or, of a tile of an odd number of eights, all: its rows begin eight banks apart, and
+/// need no swizzle.
 CLEAVE_HD constexpr uint32_t store_chunk_columns(const GemmConfig& c) {
-  if (c.store.adds) return 32;
+  if (c.store.adds) return c.tile.n % 32 == 0 ? 32 : c.tile.n;
   uint32_t columns = 64;
   while (c.epilogue.order == Order::column && output_columns(c) % columns != 0) columns -= 16;
   return columns;
+}
+
+/// Whether a row of a chunk's box is as wide as a swizzle.
+CLEAVE_HD constexpr bool swizzles_chunks(const GemmConfig& c) {
+  return !c.store.adds || store_chunk_columns(c) == 32;
+}
+
+/// Bytes of a chunk's place: those of 16-bit values have room for 64 columns.
+CLEAVE_HD constexpr uint32_t store_chunk_bytes(const GemmConfig& c) {
+  return 64 * (c.store.adds ? store_chunk_columns(c) * 4 : 128);
 }
 
 /// Chunks that a consumer warpgroup stores of one tile.

@@ -1,5 +1,5 @@
-// Sums that are added to a float32 D, as gradients accumulate: through shared memory, in chunks of 64 rows of 32
-// columns, which TMA has L2 add to what is there. No CTA waits for C, and a tile needs no room for all of it
+// Sums that are added to a float32 D, as gradients accumulate: through shared memory, in chunks of 64 rows
+// (store_chunk.h), which TMA has L2 add to what is there. No CTA waits for C, and a tile needs no room for all of it
 // (docs/notes/2026-11-grouped-gemm.md). DeepGEMM adds its gradients so.
 //
 // An element is added to once a launch, and so is deterministic. Where alpha is 1 the bits are those of other kernels,
@@ -21,7 +21,7 @@ template <GemmConfig C>
 class AddedStore {
  public:
   CLEAVE_DEVICE AddedStore(uint32_t staging, uint32_t warpgroup)
-      : staging_(staging + warpgroup * C.store.chunks * kStagingChunkBytes), barrier_(warpgroup_barrier(warpgroup)) {}
+      : staging_(staging + warpgroup * C.store.chunks * store_chunk_bytes(C)), barrier_(warpgroup_barrier(warpgroup)) {}
 
   /// Where a launch does more than add to D, threads store it.
   template <class Broadcast>
@@ -41,6 +41,11 @@ class AddedStore {
  private:
   static constexpr uint32_t kColumns = store_chunk_columns(C), kPerRow = C.tile.n / kColumns;
 
+  /// Byte of a chunk where an element lies.
+  CLEAVE_DEVICE static uint32_t place(uint32_t row, uint32_t column) {
+    return swizzles_chunks(C) ? swizzle(row, column * 4) : (row * kColumns + column) * 4;
+  }
+
   template <class Broadcast>
   CLEAVE_DEVICE void add(const GemmParams& p, const Tile<C>& tile, Broadcast& broadcast, const Sums<C>& sums) {
     const uint32_t lane = threadIdx.x % 32, row = threadIdx.x / 32 % 4 * 16 + lane / 4;
@@ -49,7 +54,7 @@ class AddedStore {
     EpilogueOp<C, Broadcast> op(p, tile, broadcast);
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < Fragment<C>::kRows / 64 * kPerRow; ++i) {
-      const uint32_t column = i % kPerRow * kColumns, chunk = staging_ + next_ * kStagingChunkBytes;
+      const uint32_t column = i % kPerRow * kColumns, chunk = staging_ + next_ * store_chunk_bytes(C);
       if (issuer) ptx::tma_store_wait_read<C.store.chunks - 1>();
       ptx::named_barrier_sync(barrier_, 128);
       CLEAVE_UNROLL
@@ -62,7 +67,7 @@ class AddedStore {
         op(block, own, own, nothing, values);
         CLEAVE_UNROLL
         for (uint32_t half = 0; half < 2; ++half)
-          ptx::store_shared_pair(chunk + swizzle(row + half * 8, (x + lane % 4 * 2) * 4), values[2 * half],
+          ptx::store_shared_pair(chunk + place(row + half * 8, x + lane % 4 * 2), values[2 * half],
                                  values[2 * half + 1]);
       }
       ptx::fence_async_shared();

@@ -27,7 +27,7 @@ template <GemmConfig C>
 class StagedStore {
  public:
   CLEAVE_DEVICE StagedStore(uint32_t staging, uint32_t warpgroup)
-      : staging_(staging + warpgroup * C.store.chunks * kStagingChunkBytes), barrier_(warpgroup_barrier(warpgroup)) {}
+      : staging_(staging + warpgroup * C.store.chunks * store_chunk_bytes(C)), barrier_(warpgroup_barrier(warpgroup)) {}
 
   template <class Broadcast>
   CLEAVE_DEVICE void store(const Params<C>& p, const Tile<C>& tile, Broadcast& broadcast, const Sums<C>& sums) {
@@ -45,7 +45,7 @@ class StagedStore {
     for (uint32_t i = 0; i < kChunks; ++i) {
       const uint32_t wave = i / kChunksPerRow, col = i % kChunksPerRow * kChunk;
       const uint32_t columns = min_of(kChunk, output_columns(C) - col);
-      const uint32_t chunk = staging_ + (kAtOnce ? i : next_) * kStagingChunkBytes;
+      const uint32_t chunk = staging_ + (kAtOnce ? i : next_) * store_chunk_bytes(C);
       if constexpr (!kAtOnce) {
         if (C.store.by_tma && issuer) ptx::tma_store_wait_read<C.store.chunks - 1>();
         ptx::named_barrier_sync(barrier_, 128);
@@ -94,7 +94,7 @@ class StagedStore {
       ptx::named_barrier_sync(barrier_, 128);
       if (issuer) {
         CLEAVE_UNROLL
-        for (uint32_t i = 0; i < kChunks; ++i) store_chunk(p, tile, i, staging_ + i * kStagingChunkBytes, group_row);
+        for (uint32_t i = 0; i < kChunks; ++i) store_chunk(p, tile, i, staging_ + i * store_chunk_bytes(C), group_row);
         ptx::tma_store_commit();
       }
     }

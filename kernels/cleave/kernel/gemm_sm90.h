@@ -2,13 +2,12 @@
 //
 // Roles      consumers     warpgroups 0 .. C.warps.consumers - 1: multiply, add up slices, run the epilogue
 //            producers     the last warpgroup, which gives most of its registers to the consumers:
-//                          one lane loads operands by TMA, another one packed weights, a third one their scales;
-//                          two or three warps copy block scales, other scales of weights, a narrow operand, or one
-//                          whose rows a list names, and three ask for a tile's C (epilogue/staged_c.h);
+//                          one lane loads operands by TMA, another one packed weights, a third one their scales, or
+//                          one those of gradients that are added; two or three warps copy other scales, a narrow
+//                          operand, or one whose rows a list names, and three ask for a tile's C (epilogue/staged_c.h);
 //                          or, where few channels are gathered, all threads copy (conv_load/gather_loader.h)
 // Pipelines  full[stage]   producers -> consumers: an arrival with the stage's bytes from the TMA lane, another with
-//                          theirs for packed weights (and their scales), and one from every thread that copies (64,
-//                          96 or 128)
+//                          theirs from each lane beside it, and one from every thread that copies (64, 96 or 128)
 //            empty[stage]  consumers -> producers: 4 arrivals, one a warp, from each warpgroup that reads the stage, in
 //                          every CTA that shares loads by multicast
 //            a tile's C    its full and empty are a pair of their own (epilogue/staged_c.h)
@@ -162,8 +161,10 @@ CLEAVE_DEVICE void gemm_sm90(const Params<C>& p) {
                                 : copies_beside(C) ? 1 + has_weights(C) + threads_beside(C)
                                                    : 1;
   constexpr uint32_t kFirst = C.warps.consumers * 128;  // of the last warpgroup
-  // Then nobody copies: three lanes load, of TMA, the weight and its scales.
-  const bool whole_lines = has_weights(C) && C.warps.consumers > 1 && has_whole_lines<C>(p);
+  // Then nobody copies: lanes load, of TMA, a packed weight and scales.
+  const bool whole_lines = has_weights(C)            ? C.warps.consumers > 1 && has_whole_lines<C>(p)
+                           : may_load_scale_lines(C) ? has_whole_scale_lines(p)
+                                                     : false;
   constexpr uint32_t kReaders = (C.warps.pingpong ? 1 : C.warps.consumers) * 4 * sharers(C);
 
   // The warp that asks TMA for groups makes all that a CTA's threads meet for: it goes on without waiting for them.
@@ -182,7 +183,7 @@ CLEAVE_DEVICE void gemm_sm90(const Params<C>& p) {
   if (threadIdx.x == kMaker) {
     for (uint32_t i = 0; i < C.tile.stages; ++i) {
       if constexpr (!loads_before_meeting(C))
-        ptx::mbarrier_init(smem + kPlan.barriers + i * 8, whole_lines ? 3 : kLoaders);
+        ptx::mbarrier_init(smem + kPlan.barriers + i * 8, whole_lines ? 2 + has_weights(C) : kLoaders);
       ptx::mbarrier_init(smem + kPlan.barriers + (C.tile.stages + i) * 8, kReaders);
     }
     if constexpr (C.cluster.k > 1) ClusterReduce<C>{smem, cta.k_rank, cta.share_rank}.init();
@@ -222,8 +223,11 @@ CLEAVE_DEVICE void gemm_sm90(const Params<C>& p) {
       if (asks_for_loads<C>(kFirst)) produce<C>(p, cta, smem);
     }
     if constexpr (has_weights(C)) {
-      if (asks_for_loads<C>(kFirst + 32)) produce_weights<WeightLoader<C>, C>(p, cta, smem);
-      if (whole_lines && asks_for_loads<C>(kFirst + 64)) produce_weights<WeightLineLoader<C>, C>(p, cta, smem);
+      if (asks_for_loads<C>(kFirst + 32)) produce_by_bulk<WeightLoader<C>, C>(p, cta, smem);
+      if (whole_lines && asks_for_loads<C>(kFirst + 64)) produce_by_bulk<WeightLineLoader<C>, C>(p, cta, smem);
+    }
+    if constexpr (may_load_scale_lines(C)) {
+      if (whole_lines && asks_for_loads<C>(kFirst + 32)) produce_by_bulk<ScaleLineLoader<C>, C>(p, cta, smem);
     }
     if constexpr (copies_beside(C) && !loads_before_meeting(C)) {
       if (!whole_lines && threadIdx.x >= kFirstBeside) produce_beside<C>(p, cta, smem, [] {});

@@ -11,6 +11,7 @@
 #include "cleave/kernel/tma_producer.h"
 #include "cleave/mainloop/listed_rows_loader.h"
 #include "cleave/mainloop/narrow_loader.h"
+#include "cleave/mainloop/scale_line_loader.h"
 #include "cleave/mainloop/scale_loader.h"
 #include "cleave/memory/pipeline.h"
 #include "cleave/ptx/barrier.h"
@@ -22,10 +23,10 @@
 
 namespace cleave {
 
-/// As produce(), for a packed weight, or its scales, each by a thread of its own, since computing addresses would hold
-/// up the TMA lane. A static weight does not wait for the launch ahead.
+/// As produce(), for what comes by bulk copies, a packed weight or scales: each by a thread of its own, since finding
+/// addresses would hold up the TMA lane. A static weight does not wait for the launch ahead.
 template <class Loader, GemmConfig C>
-CLEAVE_DEVICE void produce_weights(const Params<C>& p, const CtaCoord<C>& cta, uint32_t smem) {
+CLEAVE_DEVICE void produce_by_bulk(const Params<C>& p, const CtaCoord<C>& cta, uint32_t smem) {
   constexpr SmemPlan kPlan = smem_plan(C);
   const uint32_t full = smem + kPlan.barriers, empty = full + C.tile.stages * 8;
   Loader loader(p);
@@ -33,7 +34,7 @@ CLEAVE_DEVICE void produce_weights(const Params<C>& p, const CtaCoord<C>& cta, u
   auto scheduler = cta.scheduler(p);
   if constexpr (!C.operands.static_a) wait_late<C>();
   for (WorkTile work; scheduler.next(work);) {
-    loader.start(work, cta.first_row(work));
+    loader.start(work, cta.first_row(work), cta.first_column(work));
     for (uint32_t i = 0; i < work.k_count; ++i) {
       ptx::mbarrier_wait(empty + state.stage * 8, state.parity ^ 1);
       loader.load(work.k_block(i), smem + Loader::kAt + state.stage * Loader::kStage, full + state.stage * 8);
@@ -69,6 +70,11 @@ namespace detail {
 template <GemmConfig C>
 struct LoaderBeside {
   using type = ScaleLoader<C, threads_beside(C)>;
+};
+template <GemmConfig C>
+  requires(may_load_scale_lines(C))
+struct LoaderBeside<C> {
+  using type = LeanScaleLoader<C, threads_beside(C)>;
 };
 template <GemmConfig C>
   requires(copies_narrow(C))

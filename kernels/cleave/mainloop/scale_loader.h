@@ -82,4 +82,39 @@ class ScaleLoader {
   Operand<scale_lines_b(C), lists_b(C), gated(C) ? 2 : 1> b_;
 };
 
+/// As ScaleLoader, for what ScaleLineLoader cannot load. It finds each address anew: a warpgroup that as a rule has
+/// nothing but lanes that load has given up the registers to hold them.
+template <GemmConfig C, uint32_t Threads>
+class LeanScaleLoader {
+ public:
+  CLEAVE_DEVICE LeanScaleLoader(const GemmParams& p, uint32_t thread) : p_(p), thread_(thread) {}
+
+  CLEAVE_DEVICE void start(const WorkTile& work, const Tile<C>& tile) {
+    static_assert(C.schedule.grouping == Grouping::k && C.schedule.split == SplitKMode::none);
+    const uint32_t last = ceil_div(p_.groups.extent, kScaleBlock) - 1;
+    bytes_ = work.range.size() > 0 ? 4 : 0;
+    block_ = min_of(work.range.begin / kScaleBlock, last);
+    m0_ = tile.m0, n0_ = tile.n0;
+  }
+
+  CLEAVE_DEVICE void load(uint32_t stage) {
+    load<scale_lines_a(C)>(p_.scales_a, stage, m0_, p_.size.m);
+    load<scale_lines_b(C)>(p_.scales_b, stage + scale_lines_b_at(C) * 4, n0_, p_.size.n);
+    ++block_;
+  }
+
+ private:
+  template <uint32_t Lines>
+  CLEAVE_DEVICE void load(const ScaleParams& scales, uint32_t to, uint32_t first, uint32_t end) const {
+    CLEAVE_NO_UNROLL
+    for (uint32_t line = thread_; line < Lines; line += Threads) {
+      const int64_t from = block_ * scales.stride_k + min_of(first + line, end - 1) * scales.stride_row;
+      ptx::copy_async<4>(to + line * 4, scales.data + from, bytes_);
+    }
+  }
+
+  const GemmParams& p_;
+  uint32_t thread_, m0_ = 0, n0_ = 0, block_ = 0, bytes_ = 4;
+};
+
 }  // namespace cleave

@@ -27,15 +27,15 @@ CLEAVE_DEVICE void wgmma_pin(int32_t& accumulator) {
   asm volatile("" : "+r"(accumulator)::"memory");
 }
 
-/// One wgmma instruction. N: a multiple of 16 up to 256. TransposeA/B: 1 if the operand is MN-major
+/// One wgmma instruction. N: a multiple of 16 up to 256, or 152. TransposeA/B: 1 if the operand is MN-major
 /// (16-bit types only). `accumulate` 0 overwrites the accumulators.
 template <DType TypeA, DType TypeB, uint32_t N, int TransposeA, int TransposeB>
 struct Wgmma;
 
 // clang-format off
 
-// Inline assembly wants every register spelled out. The list of each N extends that of N - 16, so a width is one line
-// here, one there, and one at the end.
+// Inline assembly wants every register spelled out. The list of each N extends that of N - 16 (152: of 144), so a width
+// is one line here, one there, and one at the end.
 #define CLEAVE_REGS_16 "%0, %1, %2, %3, %4, %5, %6, %7"
 #define CLEAVE_REGS_32 CLEAVE_REGS_16 ", %8, %9, %10, %11, %12, %13, %14, %15"
 #define CLEAVE_REGS_48 CLEAVE_REGS_32 ", %16, %17, %18, %19, %20, %21, %22, %23"
@@ -45,6 +45,7 @@ struct Wgmma;
 #define CLEAVE_REGS_112 CLEAVE_REGS_96 ", %48, %49, %50, %51, %52, %53, %54, %55"
 #define CLEAVE_REGS_128 CLEAVE_REGS_112 ", %56, %57, %58, %59, %60, %61, %62, %63"
 #define CLEAVE_REGS_144 CLEAVE_REGS_128 ", %64, %65, %66, %67, %68, %69, %70, %71"
+#define CLEAVE_REGS_152 CLEAVE_REGS_144 ", %72, %73, %74, %75"
 #define CLEAVE_REGS_160 CLEAVE_REGS_144 ", %72, %73, %74, %75, %76, %77, %78, %79"
 #define CLEAVE_REGS_176 CLEAVE_REGS_160 ", %80, %81, %82, %83, %84, %85, %86, %87"
 #define CLEAVE_REGS_192 CLEAVE_REGS_176 ", %88, %89, %90, %91, %92, %93, %94, %95"
@@ -65,6 +66,7 @@ struct Wgmma;
 #define CLEAVE_OUTS_112(T) CLEAVE_OUTS_96(T), CLEAVE_OUTS(T, 48)
 #define CLEAVE_OUTS_128(T) CLEAVE_OUTS_112(T), CLEAVE_OUTS(T, 56)
 #define CLEAVE_OUTS_144(T) CLEAVE_OUTS_128(T), CLEAVE_OUTS(T, 64)
+#define CLEAVE_OUTS_152(T) CLEAVE_OUTS_144(T), T(d[72]), T(d[73]), T(d[74]), T(d[75])
 #define CLEAVE_OUTS_160(T) CLEAVE_OUTS_144(T), CLEAVE_OUTS(T, 72)
 #define CLEAVE_OUTS_176(T) CLEAVE_OUTS_160(T), CLEAVE_OUTS(T, 80)
 #define CLEAVE_OUTS_192(T) CLEAVE_OUTS_176(T), CLEAVE_OUTS(T, 88)
@@ -117,6 +119,7 @@ CLEAVE_WGMMA(96, "%48", "%49", "%50", "%51", "%52")
 CLEAVE_WGMMA(112, "%56", "%57", "%58", "%59", "%60")
 CLEAVE_WGMMA(128, "%64", "%65", "%66", "%67", "%68")
 CLEAVE_WGMMA(144, "%72", "%73", "%74", "%75", "%76")
+CLEAVE_WGMMA(152, "%76", "%77", "%78", "%79", "%80")
 CLEAVE_WGMMA(160, "%80", "%81", "%82", "%83", "%84")
 CLEAVE_WGMMA(176, "%88", "%89", "%90", "%91", "%92")
 CLEAVE_WGMMA(192, "%96", "%97", "%98", "%99", "%100")

@@ -22,7 +22,7 @@ class WeightLoader {
   CLEAVE_DEVICE explicit WeightLoader(const GemmParams& p) : p_(p), along_(weight_blocks(p.size.k)) {}
 
   /// `row0`: the tile's first row, of D. Rows past the last are the last ones again: nothing of theirs is stored.
-  CLEAVE_DEVICE void start(const WorkTile& work, uint32_t row0) {
+  CLEAVE_DEVICE void start(const WorkTile& work, uint32_t row0, uint32_t) {
     const uint32_t down = weight_blocks(weight_rows<C>(p_.size.m)), first = work.batch * p_.batched_a * down;
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < kDown; ++i) {
@@ -73,7 +73,7 @@ class WeightLineLoader {
 
   /// `row0`: the tile's first row, of D. A partner's tile may lie past the last, and reads the first ones then: nothing
   /// of its own is stored.
-  CLEAVE_DEVICE void start(const WorkTile& work, uint32_t row0) {
+  CLEAVE_DEVICE void start(const WorkTile& work, uint32_t row0, uint32_t) {
     const uint32_t m0 = row0 < p_.size.m ? weight_rows<C>(row0) : 0;
     const int64_t first = int64_t(work.batch) * p_.weights.stride_batch + m0;
     scales_ = static_cast<const char*>(p_.weights.scales) + first * weight_scale_bytes(C);

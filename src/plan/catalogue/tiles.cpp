@@ -94,6 +94,9 @@ constexpr Spec kSm90WeightTiles[] = {
     {.transposed = true, .tile_m = 256, .tile_n = 64},
 };
 
+// For 8-bit sums that TMA adds: wider than 128 columns, the scales of which a thread still holds.
+constexpr Spec kSm90AddedTiles[] = {{.tile_m = 128, .tile_n = 152}};
+
 constexpr Spec kPortableTiles[] = {
     {.family = KernelFamily::portable, .tile_m = 64, .tile_n = 64},
     {.family = KernelFamily::portable, .tile_m = 128, .tile_n = 128},
@@ -111,6 +114,12 @@ constexpr Spec kStreamedTiles[] = {
 };
 
 constexpr uint32_t kMulticasts[][2] = {{1, 1}, {2, 1}, {1, 2}};
+
+/// Gradients of 8 bits, each line of which has scales of its own.
+bool adds_scaled_lines(const GemmProblem& p) {
+  const bool singly = p.scale_a.kind == Scaling::block && p.scale_a.rows == 1 && p.scale_b.rows == 1;
+  return p.groups.dimension == Grouping::k && p.has_c && size_of(p.a.dtype) == 1 && singly;
+}
 
 void add_sharings(std::vector<Spec>& specs, Spec tile) {
   for (const auto& [m, n] : kMulticasts) {
@@ -141,6 +150,8 @@ std::vector<Spec> tiles(const GemmProblem& problem) {
       specs.push_back(tile);
     }
   }
+  if (sm90 && adds_scaled_lines(problem))
+    specs.insert(specs.end(), std::begin(kSm90AddedTiles), std::end(kSm90AddedTiles));
   if (sm90 && may_halve_lines(problem, {.half_lines = true}))
     for (const Spec& tile : kSm90HalfLineTiles) add_sharings(specs, tile);
   const bool portable = problem.kernel == KernelFamily::automatic || problem.kernel == KernelFamily::portable;
@@ -175,6 +186,7 @@ bool is_tile(Spec tile) {
   all.insert(all.end(), std::begin(kSm90WeightTiles), std::end(kSm90WeightTiles));
   all.insert(all.end(), std::begin(kPortableQuantisedTiles), std::end(kPortableQuantisedTiles));
   all.insert(all.end(), std::begin(kSm90TurnedTiles), std::end(kSm90TurnedTiles));
+  all.insert(all.end(), std::begin(kSm90AddedTiles), std::end(kSm90AddedTiles));
   return std::ranges::find(all, tile) != all.end();
 }
 

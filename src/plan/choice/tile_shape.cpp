@@ -179,8 +179,10 @@ class TileShaper {
     if (c_.epilogue.c_words && !keeps_c_staged()) {
       c_.epilogue.c_words = false;
       c_.store.adds = may_add();
+      if (!swizzles_chunks(c_)) c_.store.chunks = 1;  // it drains while the next tile is multiplied
       c_ = with_stages(c_, kMostStages, shared_memory());
     }
+    if (is_odd_eights() && !c_.store.adds) return false;  // no other way out has half of its sixteen columns
     add_store_chunks();
     return c_.tile.stages >= kLeastStages;
   }
@@ -228,17 +230,20 @@ class TileShaper {
            output_alignment(p_, c_.epilogue.order) == 16;
   }
 
+  bool is_odd_eights() const { return c_.tile.n % 16 == 8; }
+
   /// Whether C comes through shared memory: it takes stages, which deep groups want more than shallow ones.
   bool keeps_c_staged() const {
     const bool deep = p_.k >= kDeepBlocks * atom_ * p_.batch;
     return stages_c(c_) && !(deep && may_add()) && c_.tile.stages >= kLeastBesideC;
   }
 
-  /// Whether TMA may add sums to a D of whole words, in whole chunks. Three warpgroups have no registers for two ways
-  /// out.
+  /// Whether TMA may add sums to a D of whole words, in chunks whose rows fall on different banks. Three warpgroups
+  /// have no registers for two ways out.
   bool may_add() const {
     const bool whole = c_.schedule.split == SplitKMode::none && !c_.schedule.in_turn && !c_.warps.pingpong;
-    return whole && c_.warps.consumers < 3 && c_.tile.n % 32 == 0 && output_alignment(p_, c_.epilogue.order) == 16;
+    return whole && c_.warps.consumers < 3 && (c_.tile.n % 32 == 0 || is_odd_eights()) &&
+           output_alignment(p_, c_.epilogue.order) == 16;
   }
 
   /// One thread stores so many bytes of a column's run in D at a time; none where C, or what a function takes or makes,

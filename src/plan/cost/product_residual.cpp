@@ -7,6 +7,7 @@
 
 #include "cleave/config/clusters.h"
 #include "cleave/config/output.h"
+#include "cleave/config/scale_lines.h"
 #include "cleave/conv.h"
 #include "launch/conv_grid.h"
 #include "plan/choice/resident_clusters.h"
@@ -140,6 +141,7 @@ ProductFeatures product_features(const Choice& choice, const DeviceInfo& device,
       .extent = log2(extent),
       .extent_tiles = float(std::log2(extent_tiles)),
       .filled_extent = float(extent_tiles / whole(extent_tiles)),
+      .added = float(c.store.adds + holds_columns(c)),
   };
 }
 

@@ -70,7 +70,8 @@ namespace cleave {
   X(grouping)      /* the dimension that groups share, else 0 */                                   \
   X(extent)        /* a group's in it, on average, */                                              \
   X(extent_tiles)  /* and in tiles, */                                                             \
-  X(filled_extent) /* of which a group of the average fills this share */
+  X(filled_extent) /* of which a group of the average fills this share */                          \
+  X(added)         /* sums that TMA adds: 1, and where columns' scales are held 2 */
 struct ProductFeatures {
 #define CLEAVE_MEMBER(name) float name;
   CLEAVE_PRODUCT_FEATURES(CLEAVE_MEMBER)
