@@ -57,6 +57,8 @@ void gradients(Collector& all) {
     all.visit(grouped(gradient, Grouping::k), SplitKMode::none, true);
     all.visit(deep(grouped(gradient, Grouping::k)), SplitKMode::none, true);
   }
+  gradient.scale_b = kSquares;
+  all.visit(deep(grouped(gradient, Grouping::k)));
   gradient.scale_a = gradient.scale_b = kVector;
   all.visit(grouped(gradient, Grouping::k));
   all.visit(deep(grouped(gradient, Grouping::k)));

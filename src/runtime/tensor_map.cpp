@@ -53,12 +53,13 @@ void check_dimensions(const Shape& s) {
   }
 }
 
-/// Swizzles have rows of 32, 64 or 128 bytes.
+/// Swizzles have rows of 32, 64 or 128 bytes; others have any number of 16.
 void check_row(const char* name, DType dtype, uint32_t elements, bool swizzled = true) {
   const uint32_t bytes = elements * size_of(dtype);
-  if (!swizzled && bytes % alignment != 0)
+  if (!swizzled) {
+    if (bytes % alignment == 0) return;
     refuse(ErrorCode::unsupported, "{}.box[0] is {} bytes; TMA needs a multiple of {}.", name, bytes, alignment);
-  if (!swizzled) return;
+  }
   if (bytes == 32 || bytes == 64 || bytes == 128) return;
   refuse(ErrorCode::unsupported, "{}.box[0] is {} bytes; swizzles have rows of 32, 64 or 128.", name, bytes);
 }

@@ -239,7 +239,7 @@ TEST(Choice, TmaAddsSumsOfDeepGroupsAndWideTiles) {
       EXPECT_FALSE(choice->config.epilogue.c_words || stages_c(choice->config)) << spec;
       EXPECT_GE(choice->config.tile.stages, 3u) << spec;
     }
-    EXPECT_EQ(adds(p, "sm90 128x152"), size_of(type) == 1);
+    EXPECT_EQ(adds(p, "sm90 128x152"), is_fp8(type));
     for (const char* spec : {"sm90 128x128 stream_k 1", "sm90 128x128 transposed", "sm90 64x64 cluster 2"}) {
       ASSERT_TRUE(choose(p, spec).has_value()) << spec;
       EXPECT_FALSE(adds(p, spec)) << spec;
@@ -256,6 +256,12 @@ TEST(Choice, TmaAddsSumsOfDeepGroupsAndWideTiles) {
     EXPECT_FALSE(other([](GemmProblem& q) { q.has_c = false; }));
     EXPECT_FALSE(other([](GemmProblem& q) { q.bias = Bias::row; }));
   }
+  GemmProblem integers = added_gradients(DType::e4m3);
+  integers.k = 7 * 128 * integers.batch;
+  EXPECT_TRUE(choose(integers, "sm90 128x152").has_value());
+  integers.a.dtype = integers.b.dtype = DType::i8;
+  EXPECT_TRUE(adds(integers, "sm90 128x128"));
+  EXPECT_FALSE(choose(integers, "sm90 128x152").has_value()) << "WGMMA has no such width of integers";
 }
 
 // What B is promised to be goes with it to A's place; a walk that takes the producer's registers has no use for it.

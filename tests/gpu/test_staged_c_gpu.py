@@ -108,12 +108,19 @@ def test_c_apart(dtype: str, kernel: str, room: int, beta: float) -> None:
         assert torch.equal(out.double(), want)
 
 
-@pytest.mark.parametrize("room", ROOMS)
-@pytest.mark.parametrize("dtype", ["float8", "bfloat16"])
-@pytest.mark.parametrize("kernel", ["sm90 128x128", "sm90 128x128 multicast 2x1", "sm90 64x64", "sm90 256x128"])
-def test_many_tiles(dtype: str, kernel: str, room: int) -> None:
-    """An odd number in a column, so that pairs reach beyond D, and in the last row one row; several tiles a CTA."""
-    m, n = 5761, 2880
+MANY = [
+    (dtype, f"sm90 {tile}", room)
+    for dtype in ("float8", "bfloat16")
+    for tile in ("128x128", "128x128 multicast 2x1", "64x64", "256x128")
+    for room in ROOMS
+] + [(*kernel, ROOMS[1]) for kernel in DEEP]
+
+
+@pytest.mark.parametrize(("dtype", "kernel", "room"), MANY)
+@pytest.mark.parametrize("m", [5761, 5764])  # whole lines of scales, or not
+def test_many_tiles(dtype: str, kernel: str, room: int, m: int) -> None:
+    """An odd number in a row, so that pairs reach beyond D, and in the last column few rows; several tiles a CTA."""
+    n = 2880
     sums, d = Sums(m, n, dtype, room), torch.randint(-8, 9, (4, m, n), device="cuda").float()
     for ends in ([128, 256, 384, 512], [0, 896, 896, 1536]):
         sums.offs.copy_(torch.tensor(ends))
@@ -122,6 +129,19 @@ def test_many_tiles(dtype: str, kernel: str, room: int) -> None:
             out = d.clone()
             sums.run(kernel, c=out, out=out)
             assert torch.equal(out, want)
+
+
+@pytest.mark.parametrize("kernel", ["sm90 128x128", "sm90 128x152"])
+def test_many_tiles_of_a_c_apart(kernel: str) -> None:
+    """Empty groups' stages have scales of zero, between other tiles of the same CTA."""
+    m, n, room = 2564, 2052, ROOMS[1]
+    sums, out = Sums(m, n, room=room), torch.empty(4, m, n, device="cuda")
+    c = torch.randint(-8, 9, (4, m, n), device="cuda").float()
+    for ends in ([0, 0, 4096, 4096], [1280, 1280, 2560, 2560]):
+        sums.offs.copy_(torch.tensor(ends))
+        out.fill_(CANARY)
+        sums.run(kernel, beta=0.5, c=c, out=out)
+        assert torch.equal(out, 0.5 * c + sums.expected().float())
 
 
 @pytest.mark.parametrize("room", ROOMS)

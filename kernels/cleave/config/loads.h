@@ -31,6 +31,12 @@ CLEAVE_HD constexpr bool copies_beside(const GemmConfig& c) {
   return c.epilogue.scaling == Scaling::block || has_weights(c) || copies_narrow(c) || c.operands.listed;
 }
 
+/// Whether a lane may load the scales of a k block instead, by a bulk copy of A's and one of B's, where a launch's lie
+/// side by side (has_whole_scale_lines).
+CLEAVE_HD constexpr bool may_load_scale_lines(const GemmConfig& c) {
+  return c.store.adds && c.epilogue.scaling == Scaling::block && c.scales.rows_a == 1 && c.scales.rows_b == 1;
+}
+
 /// How many do, and ask for a tile's C (config/staged_c.h); packed weights have a warp of their own.
 CLEAVE_HD constexpr uint32_t threads_beside(const GemmConfig& c) {
   return has_weights(c) ? 64 : 96;

@@ -42,11 +42,6 @@ CLEAVE_HD constexpr uint32_t scale_stage_bytes(const GemmConfig& c) {
   return round_up((scale_lines_b_at(c) + scale_lines_b(c)) * 4, 16u);
 }
 
-/// Whether a lane may load them, by a bulk copy of A's and one of B's (ScaleLineLoader), where they lie so.
-CLEAVE_HD constexpr bool may_load_scale_lines(const GemmConfig& c) {
-  return c.store.adds && c.epilogue.scaling == Scaling::block && c.scales.rows_a == 1 && c.scales.rows_b == 1;
-}
-
 /// Registers of a Hopper consumer's sums, with `parts` sums of 64 rows (of half the columns, if those take turns)
 /// beside the float32 ones; and what it takes to scale each on its own, and to convert integers.
 CLEAVE_HD constexpr uint32_t promotion_registers(const GemmConfig& c, uint32_t parts) {

@@ -30,7 +30,7 @@ CLEAVE_HD constexpr uint32_t cta_threads(const GemmConfig& c) {
 /// Registers of a thread of the Hopper kernel's producer warpgroup, once it has given up the rest.
 CLEAVE_HD constexpr uint32_t producer_registers(const GemmConfig& c) {
   if (c.conv.gather) return copies_unaligned(c) ? 160 : 120;
-  const bool copies = copies_beside(c) && !c.store.adds;  // then it holds no addresses (LeanScaleLoader)
+  const bool copies = copies_beside(c) && !may_load_scale_lines(c);  // which holds no addresses (LeanScaleLoader)
   return copies || stages_c(c) || c.conv.kind != Conv::none ? 56 : 40;
 }
 

@@ -2,8 +2,8 @@
 //
 // Roles      consumers     warpgroups 0 .. C.warps.consumers - 1: multiply, add up slices, run the epilogue
 //            producers     the last warpgroup, which gives most of its registers to the consumers:
-//                          one lane loads operands by TMA, another one packed weights, a third one their scales, or
-//                          one those of gradients that are added; two or three warps copy other scales, a narrow
+//                          one lane loads operands by TMA, others packed weights and their scales, or those of added
+//                          gradients (mainloop/scale_line_loader.h); two or three warps copy other scales, a narrow
 //                          operand, or one whose rows a list names, and three ask for a tile's C (epilogue/staged_c.h);
 //                          or, where few channels are gathered, all threads copy (conv_load/gather_loader.h)
 // Pipelines  full[stage]   producers -> consumers: an arrival with the stage's bytes from the TMA lane, another with

@@ -1,5 +1,5 @@
-// The producers of gemm_sm90, which fill stages of shared memory: the TMA lane (tma_producer.h), another one for packed
-// weights, and threads where TMA cannot load.
+// The producers of gemm_sm90, which fill stages of shared memory: the TMA lane (tma_producer.h), others for packed
+// weights, or for scales that lie side by side, and threads where TMA cannot load.
 #pragma once
 
 #include "cleave/config/dependent_launch.h"

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "cleave/config/gemm_params.h"
+#include "cleave/config/loads.h"
 #include "cleave/config/scale_lines.h"
 #include "cleave/config/smem_plan.h"
 #include "cleave/ptx/barrier.h"

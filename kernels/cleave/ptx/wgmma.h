@@ -27,7 +27,7 @@ CLEAVE_DEVICE void wgmma_pin(int32_t& accumulator) {
   asm volatile("" : "+r"(accumulator)::"memory");
 }
 
-/// One wgmma instruction. N: a multiple of 16 up to 256, or 152. TransposeA/B: 1 if the operand is MN-major
+/// One wgmma instruction. N: a multiple of 16 up to 256; of 8-bit floats 152, too. TransposeA/B: 1 if the operand is MN-major
 /// (16-bit types only). `accumulate` 0 overwrites the accumulators.
 template <DType TypeA, DType TypeB, uint32_t N, int TransposeA, int TransposeB>
 struct Wgmma;
@@ -98,17 +98,20 @@ struct Wgmma;
       CLEAVE_WGMMA_ASM(SHAPE, N, T, A, B, S, TAIL);                                                   \
     }                                                                                              \
   };
-#define CLEAVE_WGMMA_FP8(N, A, B, S, TYPE_A, TYPE_B)                                               \
+#define CLEAVE_WGMMA_FP8_PAIR(N, A, B, S, TYPE_A, TYPE_B)                                               \
   CLEAVE_WGMMA_K_MAJOR(N, A, B, S, "m64n" #N "k32.f32." #TYPE_A "." #TYPE_B, TYPE_A, TYPE_B, float, "+f", ", 1, 1")
+
+#define CLEAVE_WGMMA_FP8(N, A, B, S)                                                               \
+  CLEAVE_WGMMA_FP8_PAIR(N, A, B, S, e4m3, e4m3)                                                    \
+  CLEAVE_WGMMA_FP8_PAIR(N, A, B, S, e4m3, e5m2)                                                    \
+  CLEAVE_WGMMA_FP8_PAIR(N, A, B, S, e5m2, e4m3)                                                    \
+  CLEAVE_WGMMA_FP8_PAIR(N, A, B, S, e5m2, e5m2)
 
 #define CLEAVE_WGMMA(N, A, B, S, TA, TB)                                                           \
   CLEAVE_WGMMA_16BIT(N, A, B, S, TA, TB, bf16)                                                     \
   CLEAVE_WGMMA_16BIT(N, A, B, S, TA, TB, f16)                                                      \
   CLEAVE_WGMMA_K_MAJOR(N, A, B, S, "m64n" #N "k8.f32.tf32.tf32", f32, f32, float, "+f", ", 1, 1")        \
-  CLEAVE_WGMMA_FP8(N, A, B, S, e4m3, e4m3)                                                         \
-  CLEAVE_WGMMA_FP8(N, A, B, S, e4m3, e5m2)                                                         \
-  CLEAVE_WGMMA_FP8(N, A, B, S, e5m2, e4m3)                                                         \
-  CLEAVE_WGMMA_FP8(N, A, B, S, e5m2, e5m2)                                                         \
+  CLEAVE_WGMMA_FP8(N, A, B, S)                                                                     \
   CLEAVE_WGMMA_K_MAJOR(N, A, B, S, "m64n" #N "k32.s32.s8.s8", i8, i8, int32_t, "+r", "")
 CLEAVE_WGMMA(16, "%8", "%9", "%10", "%11", "%12")
 CLEAVE_WGMMA(32, "%16", "%17", "%18", "%19", "%20")
@@ -119,7 +122,7 @@ CLEAVE_WGMMA(96, "%48", "%49", "%50", "%51", "%52")
 CLEAVE_WGMMA(112, "%56", "%57", "%58", "%59", "%60")
 CLEAVE_WGMMA(128, "%64", "%65", "%66", "%67", "%68")
 CLEAVE_WGMMA(144, "%72", "%73", "%74", "%75", "%76")
-CLEAVE_WGMMA(152, "%76", "%77", "%78", "%79", "%80")
+CLEAVE_WGMMA_FP8(152, "%76", "%77", "%78")
 CLEAVE_WGMMA(160, "%80", "%81", "%82", "%83", "%84")
 CLEAVE_WGMMA(176, "%88", "%89", "%90", "%91", "%92")
 CLEAVE_WGMMA(192, "%96", "%97", "%98", "%99", "%100")
@@ -130,6 +133,7 @@ CLEAVE_WGMMA(256, "%128", "%129", "%130", "%131", "%132")
 
 #undef CLEAVE_WGMMA
 #undef CLEAVE_WGMMA_FP8
+#undef CLEAVE_WGMMA_FP8_PAIR
 #undef CLEAVE_WGMMA_K_MAJOR
 #undef CLEAVE_WGMMA_16BIT
 #undef CLEAVE_WGMMA_ASM

@@ -94,7 +94,7 @@ constexpr Spec kSm90WeightTiles[] = {
     {.transposed = true, .tile_m = 256, .tile_n = 64},
 };
 
-// For 8-bit sums that TMA adds: wider than 128 columns, the scales of which a thread still holds.
+// For sums of 8-bit floats that TMA adds: wider than 128 columns, the scales of which a thread still holds.
 constexpr Spec kSm90AddedTiles[] = {{.tile_m = 128, .tile_n = 152}};
 
 constexpr Spec kPortableTiles[] = {
@@ -115,10 +115,10 @@ constexpr Spec kStreamedTiles[] = {
 
 constexpr uint32_t kMulticasts[][2] = {{1, 1}, {2, 1}, {1, 2}};
 
-/// Gradients of 8 bits, each line of which has scales of its own.
+/// Gradients of 8-bit floats, each line of which has scales of its own.
 bool adds_scaled_lines(const GemmProblem& p) {
   const bool singly = p.scale_a.kind == Scaling::block && p.scale_a.rows == 1 && p.scale_b.rows == 1;
-  return p.groups.dimension == Grouping::k && p.has_c && size_of(p.a.dtype) == 1 && singly;
+  return p.groups.dimension == Grouping::k && p.has_c && is_fp8(p.a.dtype) && singly;
 }
 
 void add_sharings(std::vector<Spec>& specs, Spec tile) {

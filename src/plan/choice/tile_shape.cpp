@@ -182,7 +182,7 @@ class TileShaper {
       if (!swizzles_chunks(c_)) c_.store.chunks = 1;  // it drains while the next tile is multiplied
       c_ = with_stages(c_, kMostStages, shared_memory());
     }
-    if (is_odd_eights() && !c_.store.adds) return false;  // no other way out has half of its sixteen columns
+    if (is_odd_eights() && !(c_.store.adds && is_fp8(c_.operands.a))) return false;
     add_store_chunks();
     return c_.tile.stages >= kLeastStages;
   }
@@ -230,6 +230,8 @@ class TileShaper {
            output_alignment(p_, c_.epilogue.order) == 16;
   }
 
+  /// Then D's chunks need no swizzle. Those of 16-bit values have columns by sixteens, and so have WGMMA's integers;
+  /// the rows of a C that is staged would share banks.
   bool is_odd_eights() const { return c_.tile.n % 16 == 8; }
 
   /// Whether C comes through shared memory: it takes stages, which deep groups want more than shallow ones.
