@@ -27,8 +27,8 @@ CLEAVE_DEVICE void wgmma_pin(int32_t& accumulator) {
   asm volatile("" : "+r"(accumulator)::"memory");
 }
 
-/// One wgmma instruction. N: a multiple of 16 up to 256; of 8-bit floats 152, too. TransposeA/B: 1 if the operand is MN-major
-/// (16-bit types only). `accumulate` 0 overwrites the accumulators.
+/// One wgmma instruction. N: a multiple of 16 up to 256; of 8-bit floats 152, too. TransposeA/B: 1 if the operand is
+/// MN-major (16-bit types only). `accumulate` 0 overwrites the accumulators.
 template <DType TypeA, DType TypeB, uint32_t N, int TransposeA, int TransposeB>
 struct Wgmma;
 
@@ -98,7 +98,7 @@ struct Wgmma;
       CLEAVE_WGMMA_ASM(SHAPE, N, T, A, B, S, TAIL);                                                   \
     }                                                                                              \
   };
-#define CLEAVE_WGMMA_FP8_PAIR(N, A, B, S, TYPE_A, TYPE_B)                                               \
+#define CLEAVE_WGMMA_FP8_PAIR(N, A, B, S, TYPE_A, TYPE_B)                                          \
   CLEAVE_WGMMA_K_MAJOR(N, A, B, S, "m64n" #N "k32.f32." #TYPE_A "." #TYPE_B, TYPE_A, TYPE_B, float, "+f", ", 1, 1")
 
 #define CLEAVE_WGMMA_FP8(N, A, B, S)                                                               \
