@@ -26,6 +26,16 @@ TEST(LikelySteps, OfFewGroupsAreCountedGroupByGroup) {
   EXPECT_DOUBLE_EQ(likely_steps(643, 4, 128).mean(), 22.0 / 3);
 }
 
+/// Of four that begin at multiples of 128, 640 elements with what lies between them, each has at least one of 128.
+TEST(LikelySteps, OfSpacedGroupsFillTheirTotal) {
+  const auto spaced = [](uint32_t step) { return likely_steps(640, 4, step, 128); };
+  EXPECT_EQ(spaced(128).values().size(), 1u);
+  EXPECT_EQ(spaced(128).mean(), 5);
+  EXPECT_EQ(spaced(64).mean(), 10);
+  EXPECT_GT(spaced(192).values().size(), 1u);
+  EXPECT_LT(spaced(192).mean(), likely_steps(640, 4, 192).mean());
+}
+
 /// Where every group has less than a step, there are as many steps as groups.
 TEST(LikelySteps, OfSmallGroupsAreGroups) {
   for (const double steps : likely(64 * 20, 64, 256)) EXPECT_NEAR(steps, 64, 0.5);

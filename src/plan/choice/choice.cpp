@@ -66,17 +66,18 @@ constexpr uint32_t kMostClusterBlocks = 16;  // Hopper's limit, beyond the porta
 void expect(const GemmTiles& tiles, Choice& choice) {
   const GemmProblem& p = choice.problem;
   const GemmConfig& c = choice.config;
+  const int64_t spacing = p.groups.bounds == GroupBounds::aligned_ends ? p.groups.spacing : 1;
   choice.likely_tiles = Likely(double(tiles.total));
   switch (c.schedule.grouping) {
     case Grouping::m:
-      choice.likely_tiles = likely_steps(p.m, p.batch, group_step(c)).times(tiles.n);
+      choice.likely_tiles = likely_steps(p.m, p.batch, group_step(c), spacing).times(tiles.n);
       break;
     case Grouping::n:
-      choice.likely_tiles = likely_steps(p.n, p.batch, group_step(c)).times(tiles.m);
+      choice.likely_tiles = likely_steps(p.n, p.batch, group_step(c), spacing).times(tiles.m);
       break;
     case Grouping::k:
       choice.schedule.k_blocks =
-          uint32_t(std::max(std::lround(likely_steps(p.k, p.batch, c.tile.k).mean() / double(p.batch)), 1l));
+          uint32_t(std::max(std::lround(likely_steps(p.k, p.batch, c.tile.k, spacing).mean() / double(p.batch)), 1l));
       break;
     case Grouping::classes:
       choice.schedule.k_blocks = uint32_t(ceil_div<uint64_t>(tiles.line, tiles.total / p.batch));

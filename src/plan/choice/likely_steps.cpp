@@ -44,13 +44,15 @@ double steps_by_rank(double total, int64_t groups, double step) {
 
 }  // namespace
 
-Likely likely_steps(int64_t total, int64_t groups, uint32_t step) {
-  if (groups <= 1) return Likely(double(ceil_div<int64_t>(total, step)));
-  const double mean = double(total) / double(groups);
+Likely likely_steps(int64_t total, int64_t groups, uint32_t step, int64_t spacing) {
+  if (groups <= 1 || (spacing > 1 && spacing % step == 0)) return Likely(double(ceil_div<int64_t>(total, step)));
+  const double between = double(groups) * double(spacing - 1) / 2;  // elements that no group has, if ends are anywhere
+  const double elements = std::max(double(total) - between, double(total) / 2);
+  const double mean = elements / double(groups);
   const double by_chance = std::min(std::sqrt(3 * mean), mean);  // a uniform distribution of Poisson's variance
   return Likely({steps_around(mean, by_chance, groups, step),
                  steps_around(mean, std::max(by_chance, kUneven * mean), groups, step),
-                 steps_by_rank(double(total), groups, step)});
+                 steps_by_rank(elements, groups, step)});
 }
 
 }  // namespace cleave

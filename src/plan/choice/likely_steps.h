@@ -44,7 +44,8 @@ class Likely {
 /// Steps of `step` elements that cover each of `groups` groups of `total` elements, all together: if they are as long
 /// as chance makes them where each element is as likely to be of one as of another; if they differ by up to 0.3 of
 /// their mean; and if the r-th longest has 1 / r of the longest one's, as popularity often goes. What that brought:
-/// docs/notes/2026-11-choice.md.
-Likely likely_steps(int64_t total, int64_t groups, uint32_t step);
+/// docs/notes/2026-11-choice.md. `spacing`: groups begin at multiples of it, and `total` has what lies between them: of
+/// steps that divide it there are as many as fill the total, whatever the groups' lengths.
+Likely likely_steps(int64_t total, int64_t groups, uint32_t step, int64_t spacing = 1);
 
 }  // namespace cleave
