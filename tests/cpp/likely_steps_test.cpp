@@ -26,7 +26,7 @@ TEST(LikelySteps, OfFewGroupsAreCountedGroupByGroup) {
   EXPECT_DOUBLE_EQ(likely_steps(643, 4, 128).mean(), 22.0 / 3);
 }
 
-/// Of four that begin at multiples of 128, 640 elements with what lies between them, each has at least one of 128.
+/// 640 elements of four groups that begin at multiples of 128, with what lies between them, are five times 128.
 TEST(LikelySteps, OfSpacedGroupsFillTheirTotal) {
   const auto spaced = [](uint32_t step) { return likely_steps(640, 4, step, 128); };
   EXPECT_EQ(spaced(128).values().size(), 1u);
