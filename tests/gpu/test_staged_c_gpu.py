@@ -117,9 +117,9 @@ MANY = [
 
 
 @pytest.mark.parametrize(("dtype", "kernel", "room"), MANY)
-@pytest.mark.parametrize("m", [5761, 5764])  # whole lines of scales, or not
+@pytest.mark.parametrize("m", [5636, 5637])  # whole lines of scales, or not
 def test_many_tiles(dtype: str, kernel: str, room: int, m: int) -> None:
-    """An odd number in a row, so that pairs reach beyond D, and in the last column few rows; several tiles a CTA."""
+    """An odd number in a column, so that pairs reach beyond D, the last with few rows; several tiles a CTA."""
     n = 2880
     sums, d = Sums(m, n, dtype, room), torch.randint(-8, 9, (4, m, n), device="cuda").float()
     for ends in ([128, 256, 384, 512], [0, 896, 896, 1536]):
