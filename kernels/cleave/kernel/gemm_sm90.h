@@ -23,7 +23,8 @@
 //            alone         with one warpgroup of consumers, a product's first loads leave before the CTA's threads
 //                          meet (tma_producer.h)
 //            grouped       one warp makes the barriers and reads the groups' bounds into a table (schedule/groups.h),
-//                          which the schedulers of all roles then follow; its first loads leave before others have it
+//                          which the schedulers of all roles then follow; its first loads leave before others have it.
+//                          Meanwhile another fetches what is loaded first into L2 (mainloop/group_prefetch.h)
 #pragma once
 
 #include "cleave/config/clusters.h"
@@ -37,6 +38,7 @@
 #include "cleave/epilogue/store_staged.h"
 #include "cleave/epilogue/zero_rest.h"
 #include "cleave/kernel/sm90_producers.h"
+#include "cleave/mainloop/group_prefetch.h"
 #include "cleave/mainloop/wgmma_mainloop.h"
 #include "cleave/ptx/cluster.h"
 #include "cleave/ptx/sync.h"
@@ -210,6 +212,9 @@ CLEAVE_DEVICE void gemm_sm90(const Params<C>& p) {
   } else if (threadIdx.x / 32 == kMaker / 32) {
     ptx::named_barrier_arrive(kMeeting, cta_threads(C));
   } else {
+    if constexpr (prefetches_groups(C)) {
+      if (threadIdx.x == 32) GroupPrefetch<C>(p).run();
+    }
     ptx::named_barrier_sync(kMeeting, cta_threads(C));
   }
   if constexpr (cluster_size(C) > 1) ptx::cluster_wait();

@@ -25,37 +25,14 @@ struct Sharing {
   uint32_t first_sharer;  // the cluster rank of the first of them
 };
 
-/// One operand. `row0`: first row (m or n) of the tile; if Pieces is 2, of its left half in the first of the map's two
-/// matrices, of its right half in the second; `k0`: first k, of the work tile's group if K is grouped; `batch`: 0 where
-/// all batch entries share the operand. `Depth`: of K, where `stage` lies within a k block.
-template <GemmConfig C, Major M, uint32_t TileRows, uint32_t Sharers, uint32_t Pieces = 1, uint32_t Depth = C.tile.k>
-CLEAVE_DEVICE void load_operand(const TensorMap* map, uint32_t stage, uint32_t barrier, uint32_t row0, uint32_t k0,
-                                const WorkTile& work, uint32_t batch, Sharing sharing,
-                                ptx::CacheHint hint = ptx::CacheHint::normal) {
-  constexpr uint32_t kAtom = min_of(atom_elements(C.operands.a), Depth);
-  constexpr uint32_t kRows = box_rows(M, TileRows, Depth, Sharers, Pieces);
-  const uint32_t share = Sharers == 1 ? 0 : sharing.share_rank;
-  const auto ctas = uint16_t(((1 << Sharers) - 1) << sharing.first_sharer);
-  const auto load = [&](uint32_t offset, uint32_t x, uint32_t y, [[maybe_unused]] uint32_t piece) {
-    if constexpr (loads_ragged(C.schedule.grouping, M)) {
-      const RaggedLine at(work.range.end, work.range.begin + y);
-      if constexpr (Sharers == 1) {
-        ptx::tma_load(stage + offset, map, barrier, x, at.line, at.end, kRaggedExtent, hint);
-      } else {
-        ptx::tma_load_multicast(stage + offset, map, barrier, x, at.line, at.end, kRaggedExtent, ctas, hint);
-      }
-    } else if constexpr (Pieces == 2 && Sharers == 1) {
-      ptx::tma_load(stage + offset, map, barrier, x, y, piece, batch, hint);
-    } else if constexpr (Pieces == 2) {
-      ptx::tma_load_multicast(stage + offset, map, barrier, x, y, piece, batch, ctas, hint);
-    } else if constexpr (Sharers == 1) {
-      ptx::tma_load(stage + offset, map, barrier, x, y, batch, hint);
-    } else {
-      ptx::tma_load_multicast(stage + offset, map, barrier, x, y, batch, ctas, hint);
-    }
-  };
+/// The boxes of one operand's k block that CTA `share` of `Sharers` loads: `load(offset in the stage, x, y, piece)`.
+/// `row0`: first row (m or n) of the tile; if Pieces is 2, of its left half in the first of the map's two matrices, of
+/// its right half in the second. `Depth`: of K, where the stage lies within a k block.
+template <GemmConfig C, Major M, uint32_t TileRows, uint32_t Sharers, uint32_t Pieces, uint32_t Depth, class Load>
+CLEAVE_DEVICE void for_each_box(uint32_t share, uint32_t row0, uint32_t k0, const Load& load) {
   if constexpr (M == Major::k) {
-    if constexpr (C.schedule.grouping == Grouping::k && !C.schedule.apart) k0 += work.range.begin;
+    constexpr uint32_t kAtom = min_of(atom_elements(C.operands.a), Depth);
+    constexpr uint32_t kRows = box_rows(M, TileRows, Depth, Sharers, Pieces);
     CLEAVE_UNROLL
     for (uint32_t part = 0; part < Depth / kAtom; ++part) {
       CLEAVE_UNROLL
@@ -78,6 +55,36 @@ CLEAVE_DEVICE void load_operand(const TensorMap* map, uint32_t stage, uint32_t b
       if (share < kLeft) load_strip(kStrips - kLeft + share);
     }
   }
+}
+
+/// One operand. `k0`: first k, of the work tile's group if K is grouped; `batch`: 0 where all batch entries share the
+/// operand; `row0`, `Depth`: for_each_box.
+template <GemmConfig C, Major M, uint32_t TileRows, uint32_t Sharers, uint32_t Pieces = 1, uint32_t Depth = C.tile.k>
+CLEAVE_DEVICE void load_operand(const TensorMap* map, uint32_t stage, uint32_t barrier, uint32_t row0, uint32_t k0,
+                                const WorkTile& work, uint32_t batch, Sharing sharing,
+                                ptx::CacheHint hint = ptx::CacheHint::normal) {
+  const uint32_t share = Sharers == 1 ? 0 : sharing.share_rank;
+  const auto ctas = uint16_t(((1 << Sharers) - 1) << sharing.first_sharer);
+  const auto load = [&](uint32_t offset, uint32_t x, uint32_t y, [[maybe_unused]] uint32_t piece) {
+    if constexpr (loads_ragged(C.schedule.grouping, M)) {
+      const RaggedLine at(work.range.end, work.range.begin + y);
+      if constexpr (Sharers == 1) {
+        ptx::tma_load(stage + offset, map, barrier, x, at.line, at.end, kRaggedExtent, hint);
+      } else {
+        ptx::tma_load_multicast(stage + offset, map, barrier, x, at.line, at.end, kRaggedExtent, ctas, hint);
+      }
+    } else if constexpr (Pieces == 2 && Sharers == 1) {
+      ptx::tma_load(stage + offset, map, barrier, x, y, piece, batch, hint);
+    } else if constexpr (Pieces == 2) {
+      ptx::tma_load_multicast(stage + offset, map, barrier, x, y, piece, batch, ctas, hint);
+    } else if constexpr (Sharers == 1) {
+      ptx::tma_load(stage + offset, map, barrier, x, y, batch, hint);
+    } else {
+      ptx::tma_load_multicast(stage + offset, map, barrier, x, y, batch, ctas, hint);
+    }
+  };
+  if constexpr (M == Major::k && C.schedule.grouping == Grouping::k && !C.schedule.apart) k0 += work.range.begin;
+  for_each_box<C, M, TileRows, Sharers, Pieces, Depth>(share, row0, k0, load);
 }
 
 /// Bytes of a stage that tensor maps bring.

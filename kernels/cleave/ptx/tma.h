@@ -1,4 +1,4 @@
-// The Tensor Memory Accelerator (TMA): loads, multicast loads, stores. Call them from one thread.
+// The Tensor Memory Accelerator (TMA): loads, multicast loads, prefetches, stores. Call them from one thread.
 #pragma once
 
 #include "cleave/core/macros.h"
@@ -58,6 +58,18 @@ CLEAVE_DEVICE void tma_load_multicast(uint32_t to, const void* map, uint32_t bar
       ".L2::cache_hint [%0], [%1, {%3, %4, %5, %6}], [%2], %7, %8;" ::"r"(to),
       "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(w), "h"(ctas), "l"(uint64_t(hint))
       : "memory");
+}
+
+/// Brings the box into L2.
+CLEAVE_DEVICE void tma_prefetch(const void* map, int32_t x, int32_t y, int32_t z) {
+  asm volatile("cp.async.bulk.prefetch.tensor.3d.L2.global.tile [%0, {%1, %2, %3}];" ::"l"(map), "r"(x), "r"(y), "r"(z)
+               : "memory");
+}
+
+CLEAVE_DEVICE void tma_prefetch(const void* map, int32_t x, int32_t y, int32_t z, int32_t w) {
+  asm volatile("cp.async.bulk.prefetch.tensor.4d.L2.global.tile [%0, {%1, %2, %3, %4}];" ::"l"(map), "r"(x), "r"(y),
+               "r"(z), "r"(w)
+               : "memory");
 }
 
 /// Loads `bytes` that lie side by side, a multiple of 16 from a multiple of 16 on.
