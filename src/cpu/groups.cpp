@@ -19,18 +19,20 @@ Groups::Groups(const GemmProblem& problem, const GemmArguments& arguments, uint3
   params.offsets = arguments.group_offsets;
   params.sizes = arguments.group_sizes;
   const uint32_t most = most_group_steps(problem, step);
-  ranges_.reserve(params.count);
-  before_.reserve(params.count + 1);
-  before_.push_back(0);
+  entries_.resize(params.count + 1);
+  uint32_t steps = 0;
   for (uint32_t g = 0; g < params.count; ++g) {
-    ranges_.push_back(group_range(params, g));
-    const uint32_t own = group_steps(layout.dimension, ranges_.back(), step);
-    before_.push_back(add_steps(before_.back(), own, most_steps_before(layout.dimension, most, params.count - g - 1)));
+    const GroupRange range = group_range(params, g);
+    const uint32_t before = steps, most_here = most_steps_before(layout.dimension, most, params.count - g - 1);
+    steps = add_steps(steps, group_steps(layout.dimension, range, step), most_here);
+    entries_[g] = {range, {before, steps}};
   }
+  entries_.back() = GroupTable::entry_of_all(0, steps);
 }
 
 std::vector<GroupRange> Groups::rest() const {
-  std::vector<GroupRange> ranges = ranges_, rest;
+  std::vector<GroupRange> ranges, rest;
+  for (uint32_t g = 0; g < table().count; ++g) ranges.push_back(entries_[g].range);
   std::sort(ranges.begin(), ranges.end(), [](GroupRange x, GroupRange y) { return x.begin < y.begin; });
   ranges.push_back({extent_, extent_});
   uint32_t end = 0;

@@ -18,14 +18,13 @@ class Groups {
  public:
   Groups(const GemmProblem& problem, const GemmArguments& arguments, uint32_t step);
 
-  GroupTable table() const { return {ranges_.data(), before_.data(), uint32_t(ranges_.size())}; }
+  GroupTable table() const { return {entries_.data(), uint32_t(entries_.size()) - 1}; }
 
   /// What of the grouped dimension belongs to no group.
   std::vector<GroupRange> rest() const;
 
  private:
-  std::vector<GroupRange> ranges_;
-  std::vector<uint32_t> before_;
+  std::vector<GroupEntry> entries_{GroupEntry{}};  // the last one: of all groups
   uint32_t extent_;
 };
 

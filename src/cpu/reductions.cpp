@@ -48,7 +48,7 @@ std::vector<Block> blocks_of(const GemmProblem& p, const GemmArguments& argument
   const Groups groups(p, arguments, uint32_t(max_of<int64_t>(grouped_extent(p), 1)));
   const GroupTable table = groups.table();
   for (uint32_t g = 0; g < table.count; ++g) {
-    const auto [begin, end] = table.ranges[g];
+    const auto [begin, end] = table.entries[g].range;
     blocks.push_back(p.groups.dimension == Grouping::m ? Block{0, begin, end, 0, p.n} : Block{0, 0, p.m, begin, end});
   }
   return blocks;

@@ -37,7 +37,7 @@ constexpr uint32_t kMostOfTable = 64;
 
 /// Checks the table that a block builds of these groups.
 void check_table(const GroupParams& p, Grouping grouping, uint32_t step) {
-  alignas(8) std::array<uint8_t, group_table_bytes(kMostOfTable)> memory;
+  alignas(16) std::array<uint8_t, group_table_bytes(kMostOfTable)> memory;
   GroupTable table;
   run_block(kWarp, [&] {
     const GroupTable built = build_group_table<kMostOfTable>(p, grouping, step, memory.data());
@@ -45,29 +45,30 @@ void check_table(const GroupParams& p, Grouping grouping, uint32_t step) {
   });
   const uint64_t most = most_group_steps(grouping, p.extent, p.count, step);
   uint64_t steps = 0;
-  ASSERT_EQ(table.before[0], 0u);
   for (uint32_t g = 0; g < p.count; ++g) {
+    const GroupEntry& entry = table.entries[g];
     const GroupRange range = group_range(p, g);
-    ASSERT_EQ(table.ranges[g].begin, range.begin);
-    ASSERT_EQ(table.ranges[g].end, range.end);
+    ASSERT_EQ(entry.range.begin, range.begin);
+    ASSERT_EQ(entry.range.end, range.end);
+    ASSERT_EQ(entry.steps.begin, g == 0 ? 0 : table.entries[g - 1].steps.end);
     steps += group_steps(grouping, range, step);
     const uint64_t here = most_steps_before(grouping, uint32_t(most), p.count - g - 1);
-    ASSERT_EQ(table.before[g + 1], std::min(steps, here)) << "group " << g << " of " << p.count;
+    ASSERT_EQ(entry.steps.end, std::min(steps, here)) << "group " << g << " of " << p.count;
   }
+  ASSERT_EQ(table.steps(), table.entries[p.count - 1].steps.end);
 }
 
 /// Checks the group from which the table says to walk.
 void check_begin(const GroupParams& p, Grouping grouping, uint32_t step, FirstPosition at) {
-  alignas(8) std::array<uint8_t, group_table_bytes(kMostOfTable)> memory;
+  alignas(16) std::array<uint8_t, group_table_bytes(kMostOfTable)> memory;
   GroupTable table;
   run_block(kWarp, [&] {
     const GroupTable built = build_group_table<kMostOfTable>(p, grouping, step, memory.data(), 0, at);
     if (threadIdx.x == 0) table = built;
   });
   uint32_t group = 0;
-  while (group < p.count && table.before[group + 1] * at.each <= at.position) ++group;
+  while (group < p.count && table.entries[group].steps.end * at.each <= at.position) ++group;
   EXPECT_EQ(table.first_group(), group < p.count ? group : 0) << at.position << " of " << table.steps() * at.each;
-  EXPECT_EQ((GroupTable{table.ranges, table.before, table.count}.first_group()), 0u);
 }
 
 TEST(DeviceCode, GroupTable) {

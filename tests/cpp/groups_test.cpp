@@ -103,7 +103,10 @@ int64_t garbage(Random& random, bool wide, int64_t extent) {
 GroupRange plain_range(const GroupParams& p, uint32_t g) {
   const int64_t extent = p.extent, spacing = p.spacing;
   const auto within = [&](int64_t x) { return std::clamp<int64_t>(x, 0, extent); };
-  const auto offset = [&](uint32_t i) { return within(group_value(p, p.offsets, i)); };
+  const auto value = [&](const void* array, uint32_t i) {
+    return within(p.wide ? static_cast<const int64_t*>(array)[i] : static_cast<const int32_t*>(array)[i]);
+  };
+  const auto offset = [&](uint32_t i) { return value(p.offsets, i); };
   const auto range = [](int64_t begin, int64_t end) { return GroupRange{uint32_t(begin), uint32_t(end)}; };
   switch (p.bounds) {
     case GroupBounds::ends: {
@@ -117,11 +120,11 @@ GroupRange plain_range(const GroupParams& p, uint32_t g) {
     case GroupBounds::indptr:
       return range(offset(g), std::max(offset(g), offset(g + 1)));
     case GroupBounds::starts:
-      return range(offset(g), offset(g) + std::min(within(group_value(p, p.sizes, g)), extent - offset(g)));
+      return range(offset(g), offset(g) + std::min(value(p.sizes, g), extent - offset(g)));
     case GroupBounds::counts: {
       const int64_t begin = g * spacing;
       if (begin >= extent) return {};
-      return range(begin, begin + std::min({within(group_value(p, p.sizes, g)), extent - begin, spacing}));
+      return range(begin, begin + std::min({value(p.sizes, g), extent - begin, spacing}));
     }
   }
   return {};
@@ -171,10 +174,10 @@ TEST(Groups, TableCountsTheStepsBeforeEachGroup) {
         ASSERT_EQ(table.count, x.count());
         uint32_t before = 0;
         for (uint32_t g = 0; g < x.count(); ++g) {
-          ASSERT_EQ(table.before[g], before);
+          ASSERT_EQ(table.entries[g].steps.begin, before);
           const uint32_t size = x.ranges[g].size();
           const uint32_t steps = dimension == Grouping::k && size == 0 ? 1 : (size + step - 1) / step;
-          ASSERT_EQ(table.steps(g), steps) << "group " << g << " of " << size;
+          ASSERT_EQ(table.entries[g].steps.size(), steps) << "group " << g << " of " << size;
           before += steps;
         }
         ASSERT_EQ(table.steps(), before);
@@ -217,8 +220,10 @@ TEST(Groups, OverlappingGroupsHaveNoMoreStepsThanOthers) {
       const GroupTable table = groups.table();
       ASSERT_LE(table.steps(), cpu::most_group_steps(p, step));
       for (uint32_t g = 0; g < count; ++g) {
-        ASSERT_LE(table.before[g], table.before[g + 1]);
-        ASSERT_LE(table.steps(g), group_steps(dimension, table.ranges[g], step));
+        const GroupEntry& entry = table.entries[g];
+        ASSERT_LE(entry.steps.begin, entry.steps.end);
+        ASSERT_EQ(entry.steps.begin, g == 0 ? 0 : table.entries[g - 1].steps.end);
+        ASSERT_LE(entry.steps.size(), group_steps(dimension, entry.range, step));
       }
     }
   }
@@ -242,11 +247,6 @@ TEST(Groups, TheRestIsWhatNoGroupHolds) {
       for (uint32_t i = 0; i < x.extent; ++i) ASSERT_EQ(held[i], 1) << i;
     }
   }
-}
-
-TEST(Groups, BytesOfTheTable) {
-  EXPECT_EQ(group_table_bytes(1), 8u + 12u);
-  EXPECT_EQ(group_table_bytes(1024), 1024 * 8u + 1026 * 4u);
 }
 
 }  // namespace

@@ -16,12 +16,11 @@ namespace cleave::schedule_cases {  // other tests have a Case, too
 /// A schedule, and its groups or classes if it has any.
 struct Case {
   ScheduleShape shape;
-  std::vector<GroupRange> ranges;
-  std::vector<uint32_t> before;
+  std::vector<GroupEntry> groups;  // and the entry of all of them
   std::vector<ConvClass> classes;
 
   bool grouped(Grouping along) const { return shape.grouping == along; }
-  uint32_t steps(uint32_t batch) const { return before[batch + 1] - before[batch]; }
+  uint32_t steps(uint32_t batch) const { return groups[batch].steps.size(); }
   // What the part of the problem has that a tile lies in: its batch entry, group or class.
   uint32_t tiles_m(const TileCoord& coord) const {
     if (grouped(Grouping::classes)) return classes[coord.conv_class].tiles;
@@ -34,11 +33,11 @@ struct Case {
   }
   GroupRange range(const TileCoord& coord) const {
     if (grouped(Grouping::classes)) return {0, classes[coord.conv_class].rows};
-    return grouped(Grouping::none) ? GroupRange{} : ranges[coord.batch];
+    return grouped(Grouping::none) ? GroupRange{} : groups[coord.batch].range;
   }
   uint32_t tiles() const {
-    if (grouped(Grouping::m)) return before.back() * shape.tiles_n;
-    if (grouped(Grouping::n)) return before.back() * shape.tiles_m;
+    if (grouped(Grouping::m)) return groups.back().steps.end * shape.tiles_n;
+    if (grouped(Grouping::n)) return groups.back().steps.end * shape.tiles_m;
     return shape.tiles_m * shape.tiles_n * shape.batches;
   }
   template <Grouping grouping>
@@ -46,7 +45,7 @@ struct Case {
     if constexpr (grouping == Grouping::classes) {
       return {classes.data(), uint32_t(classes.size())};
     } else {
-      return {ranges.data(), before.data(), uint32_t(ranges.size())};
+      return {groups.data(), shape.batches};
     }
   }
 };
@@ -150,15 +149,17 @@ class Cases {
     x.shape.batches = number(0, 1) == 0 ? number(1, 5) : number(6, 40);
     const uint32_t giant = number(0, 2 * x.shape.batches);
     uint32_t position = 0;
-    x.before.push_back(0);
+    uint32_t steps = 0;
     for (uint32_t g = 0; g < x.shape.batches; ++g) {
       const uint32_t sizes[] = {0, 1, number(2, kStep + 1), number(0, 5 * kStep)};
       const uint32_t size = g == giant ? number(0, 60 * kStep) : sizes[number(0, 3)];
       position += number(0, 3);
-      x.ranges.push_back({position, position + size});
+      const GroupRange range{position, position + size};
+      const uint32_t before = steps;
+      x.groups.push_back({range, {before, steps += group_steps(x.shape.grouping, range, kStep)}});
       position += size;
-      x.before.push_back(x.before.back() + group_steps(x.shape.grouping, x.ranges.back(), kStep));
     }
+    x.groups.push_back(GroupTable::entry_of_all(number(0, x.shape.batches - 1), steps));  // a walk may begin anywhere
   }
 
   /// Up to as many as there may be, some without taps.
@@ -187,10 +188,12 @@ class Cases {
 
 inline std::string text(const Case& x) {
   const ScheduleShape& s = x.shape;
+  std::vector<uint32_t> steps;
+  for (const GroupEntry& group : x.groups) steps.push_back(group.steps.end);
   return testing::PrintToString(std::vector<uint32_t>{uint32_t(s.mode), uint32_t(s.grouping), s.tiles_m, s.tiles_n,
                                                       s.batches, s.k_blocks, s.slices, s.clusters, s.stream_tiles,
                                                       s.band_width, uint32_t(s.bands_along_m)}) +
-         " groups' steps " + testing::PrintToString(x.before) + ", " + std::to_string(x.classes.size()) + " classes";
+         " groups' last steps " + testing::PrintToString(steps) + ", " + std::to_string(x.classes.size()) + " classes";
 }
 
 }  // namespace cleave::schedule_cases

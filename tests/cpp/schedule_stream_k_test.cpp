@@ -137,7 +137,7 @@ TEST(Schedule, StreamKWorkIsEvenWhereTilesAreNot) {
     const Case x = cases.draw(SplitKMode::stream_k, classes ? Grouping::classes : Grouping::k);
     if (classes && x.shape.batches != 1) continue;
     SCOPED_TRACE(text(x));
-    const uint32_t blocks = classes ? x.shape.line : x.before.back() * x.shape.tiles_m * x.shape.tiles_n;
+    const uint32_t blocks = classes ? x.shape.line : x.groups.back().steps.end * x.shape.tiles_m * x.shape.tiles_n;
     for (const auto& walk : walks(x)) {
       ASSERT_GE(k_blocks_of(walk), blocks / x.shape.clusters);
       ASSERT_LE(k_blocks_of(walk), blocks / x.shape.clusters + 1);

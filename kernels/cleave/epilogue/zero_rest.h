@@ -48,14 +48,14 @@ CLEAVE_DEVICE void zero_rest(const GemmParams& p, const GroupTable& groups, uint
   if (!p.groups.zero_rest) return;
   // Cumulative ends leave no gaps.
   const bool gaps = p.groups.bounds != GroupBounds::ends;
-  const uint32_t begin = gaps ? 0 : groups.ranges[groups.count - 1].end;
+  const uint32_t begin = gaps ? 0 : groups.entries[groups.count - 1].range.end;
   const uint32_t warp = blockIdx.x * (math_threads(C) / 32) + thread / 32;
   const uint32_t step = gridDim.x * math_threads(C);
   for (uint32_t first = begin + warp * 32; first < p.groups.extent; first += step) {
     const uint32_t line = first + threadIdx.x % 32;
     bool nobodys = line < p.groups.extent;
     for (uint32_t g = 0; gaps && g < groups.count; ++g) {
-      const GroupRange range = groups.ranges[g];
+      const GroupRange range = groups.entries[g].range;
       nobodys = nobodys && (line < range.begin || line >= range.end);
     }
     uint32_t mask = __ballot_sync(0xffffffffu, nobodys);

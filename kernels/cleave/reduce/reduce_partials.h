@@ -34,11 +34,11 @@ struct UnitRange {
 /// Those of the group `entry`, or of all groups from it on. By all threads.
 template <ReduceConfig C>
 CLEAVE_DEVICE UnitRange find_units(const ReduceParams& p, const PartialResults& x, uint32_t entry) {
-  __shared__ alignas(8) uint8_t memory[group_table_bytes(C.group_capacity)];
+  __shared__ alignas(16) uint8_t memory[group_table_bytes(C.group_capacity)];
   const GroupTable table = build_group_table<C.group_capacity>(p.groups, Grouping::m, p.group_step, memory);
   __syncthreads();
-  const uint32_t end = x.joins_entries ? table.steps() : table.before[entry + 1];
-  return {table.before[entry] * x.units_of_step, end * x.units_of_step};
+  const GroupRange own = table.entries[entry].steps;
+  return {own.begin * x.units_of_step, (x.joins_entries ? table.steps() : own.end) * x.units_of_step};
 }
 
 template <ReduceConfig C>

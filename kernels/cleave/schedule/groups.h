@@ -36,24 +36,37 @@ CLEAVE_HD int64_t group_value(const GroupParams& p, const void* array, uint32_t 
 CLEAVE_HD constexpr uint32_t within_extent(const GroupParams& p, int64_t value) {
   return uint32_t(min_of(max_of<int64_t>(value, 0), int64_t(p.extent)));
 }
+CLEAVE_HD constexpr uint32_t within_extent(const GroupParams& p, int32_t value) {
+  return min_of(uint32_t(max_of(value, 0)), p.extent);
+}
 
 /// Whether groups begin at multiples of the spacing.
 CLEAVE_HD constexpr bool is_spaced(GroupBounds bounds) {
   return bounds == GroupBounds::aligned_ends || bounds == GroupBounds::counts;
 }
 
-/// Group `g`'s range, within the dimension whatever the arrays hold. A CTA's first loads wait for it: one way through
-/// few instructions, which reads both bounds at once.
+/// The range of group `g`, which begins where the one before ends.
+template <class Integer>
+CLEAVE_HD GroupRange range_by_ends(const GroupParams& p, uint32_t g) {
+  const auto ends = static_cast<const Integer*>(p.offsets);
+  const Integer before = ends[g == 0 ? 0 : g - 1], own = ends[g];
+  const uint32_t begin = g == 0 ? 0 : within_extent(p, before);
+  return {begin, max_of(begin, within_extent(p, own))};
+}
+
+/// Group `g`'s range, within the dimension whatever the arrays hold. A CTA's first loads wait for it: both bounds are
+/// read at once, and the most frequent kind takes the shortest way.
 CLEAVE_HD GroupRange group_range(const GroupParams& p, uint32_t g) {
-  const bool by_ends = p.bounds == GroupBounds::ends || p.bounds == GroupBounds::aligned_ends;
+  if (p.bounds == GroupBounds::ends) return p.wide ? range_by_ends<int64_t>(p, g) : range_by_ends<int32_t>(p, g);
+  const bool aligned = p.bounds == GroupBounds::aligned_ends;
   const bool counted = p.bounds == GroupBounds::counts, sized = counted || p.bounds == GroupBounds::starts;
-  int64_t first = group_value(p, counted ? p.sizes : p.offsets, by_ends && g > 0 ? g - 1 : g);
+  int64_t first = group_value(p, counted ? p.sizes : p.offsets, aligned && g > 0 ? g - 1 : g);
   const int64_t second = group_value(p, sized ? p.sizes : p.offsets, g + (p.bounds == GroupBounds::indptr));
-  if (by_ends && g == 0) first = 0;
+  if (aligned && g == 0) first = 0;
   if (counted) first = int64_t(g) * p.spacing;
   uint32_t begin = within_extent(p, first);
   const uint32_t end = within_extent(p, second);
-  if (p.bounds == GroupBounds::aligned_ends) {
+  if (aligned) {
     const uint32_t beyond = begin % p.spacing;
     begin += min_of(beyond == 0 ? 0 : p.spacing - beyond, p.extent - begin);
   }
@@ -99,21 +112,25 @@ CLEAVE_HD constexpr uint32_t add_steps(uint32_t x, uint32_t y, uint32_t most) {
   return min_of(x + y, most);
 }
 
-/// The table. `before` has one entry more than there are groups: the last is the total.
-struct GroupTable {
-  const GroupRange* ranges = nullptr;
-  const uint32_t* before = nullptr;  // steps of all earlier groups
-  uint32_t count = 0;
-  const uint32_t* begin = nullptr;  // the group with which a walk had best begin
-
-  CLEAVE_HD constexpr uint32_t first_group() const { return begin == nullptr ? 0 : *begin; }
-  CLEAVE_HD constexpr uint32_t steps() const { return before[count]; }
-  CLEAVE_HD constexpr uint32_t steps(uint32_t g) const { return before[g + 1] - before[g]; }
+/// A group: its part of the dimension, and its part of the line of all groups' steps, side by side.
+struct alignas(16) GroupEntry {
+  GroupRange range, steps;
 };
 
-/// Bytes of the table: ranges, then `before`, then where to begin.
+/// The table: an entry for each group, and one for all of them, which says where a walk had best begin.
+struct GroupTable {
+  const GroupEntry* entries = nullptr;
+  uint32_t count = 0;
+
+  CLEAVE_HD static constexpr GroupEntry entry_of_all(uint32_t first_group, uint32_t steps) {
+    return {{first_group, first_group}, {0, steps}};
+  }
+  CLEAVE_HD constexpr uint32_t first_group() const { return entries[count].range.begin; }
+  CLEAVE_HD constexpr uint32_t steps() const { return entries[count].steps.end; }
+};
+
 CLEAVE_HD constexpr uint32_t group_table_bytes(uint32_t groups) {
-  return groups * uint32_t(sizeof(GroupRange)) + (groups + 2) * uint32_t(sizeof(uint32_t));
+  return (groups + 1) * uint32_t(sizeof(GroupEntry));
 }
 
 }  // namespace cleave

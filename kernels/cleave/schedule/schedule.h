@@ -134,23 +134,33 @@ class TileFinder {
       coord.range = {0, c.rows};
       s_.raster.locate_in_group(in_batch - c.tiles_before * s_.tiles_across, c.tiles, coord.m, coord.n);
     } else if constexpr (kRagged) {
-      seek(tile, s_.tiles_across);
+      const GroupRange steps = seek(tile, s_.tiles_across);
       coord.batch = group_;
-      coord.range = table_.ranges[group_];
-      s_.raster.locate_in_group(tile - table_.before[group_] * s_.tiles_across, table_.steps(group_), coord.m, coord.n);
+      coord.range = table_.entries[group_].range;
+      s_.raster.locate_in_group(tile - steps.begin * s_.tiles_across, steps.size(), coord.m, coord.n);
     } else {
       s_.raster.locate(tile, coord.m, coord.n, coord.batch);
-      if constexpr (G == Grouping::k) coord.range = table_.ranges[coord.batch];
+      if constexpr (G == Grouping::k) coord.range = table_.entries[coord.batch].range;
     }
   }
 
-  /// The group in whose part of the line `position` lies, `each` positions a step. Walks go mostly
+  /// Goes to the group in whose part of the line `position` lies, `each` positions a step; that part. Walks go mostly
   /// forward.
-  CLEAVE_HD constexpr uint32_t seek(uint32_t position, uint32_t each) {
-    if (position < table_.before[group_] * each) group_ = 0;
-    while (position >= table_.before[group_ + 1] * each) ++group_;
-    return group_;
+  CLEAVE_HD constexpr GroupRange seek(uint32_t position, uint32_t each) {
+    uint32_t begin = table_.entries[group_].steps.begin, end = table_.entries[group_].steps.end;
+    if (position < begin * each) {  // anew, from before the first one: no address depends on it
+      begin = end = 0;
+      group_ = ~0u;
+    }
+    while (position >= end * each) {
+      begin = end;
+      end = table_.entries[++group_].steps.end;
+    }
+    return {begin, end};
   }
+
+  /// The group that `seek` went to.
+  CLEAVE_HD constexpr uint32_t group() const { return group_; }
 
   /// The class in whose part of the line of k blocks `position` lies.
   CLEAVE_HD constexpr const ConvClass& seek_class(uint32_t position) {
@@ -237,7 +247,7 @@ class TileScheduler {
       work.k_count = s_.k_blocks;
     }
     if constexpr (G == Grouping::k) {
-      const uint32_t k_blocks = finder_.table().steps(work.batch);
+      const uint32_t k_blocks = finder_.table().entries[work.batch].steps.size();
       work.k_count = Mode == SplitKMode::none ? k_blocks : EvenPartition(k_blocks, s_.slices).count(work.slice);
     } else if constexpr (G == Grouping::classes) {
       const uint32_t k_blocks = finder_.table().classes[work.conv_class].k_blocks;
@@ -274,12 +284,12 @@ class TileScheduler {
   CLEAVE_HD constexpr bool next_stream(WorkTile& work) {
     uint32_t tile = 0, offset = 0, k_blocks = s_.k_blocks;
     if constexpr (G == Grouping::k) {
-      const uint32_t group = finder_.seek(position_, s_.tiles_across);
-      k_blocks = finder_.table().steps(group);
-      const uint32_t in_group = position_ - finder_.table().before[group] * s_.tiles_across;
+      const GroupRange steps = finder_.seek(position_, s_.tiles_across);
+      k_blocks = steps.size();
+      const uint32_t in_group = position_ - steps.begin * s_.tiles_across;
       const uint32_t in_group_tile = in_group / k_blocks;
       offset = in_group - in_group_tile * k_blocks;
-      tile = group * s_.tiles_across + in_group_tile;
+      tile = finder_.group() * s_.tiles_across + in_group_tile;
     } else if constexpr (G == Grouping::classes) {
       const ConvClass& c = finder_.seek_class(position_);
       k_blocks = c.k_blocks;

@@ -85,7 +85,8 @@ struct CtaCoord {
                            ? C.epilogue.scaling == Scaling::vector && coord.range.size() == 0
                            : !has_tma(C.family) && p.size.k == 0;
     uint32_t to_units = 0;
-    if constexpr (reduces_groups(C)) to_units = table.before[coord.batch] * group_step(C) - coord.range.begin;
+    if constexpr (reduces_groups(C))
+      to_units = table.entries[coord.batch].steps.begin * group_step(C) - coord.range.begin;
     return {fragment, first_row(coord), first_column(coord), coord.batch, coord.range.end, conv_class, columns,
             empty,    to_units};
   }
