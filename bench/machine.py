@@ -44,10 +44,22 @@ def commit() -> str | None:
     return f"{head}+" if changed else head
 
 
+class _Process(ctypes.Structure):
+    """nvmlProcessInfo_t, as nvmlDeviceGetComputeRunningProcesses_v3 fills it."""
+
+    _fields_ = (
+        ("pid", ctypes.c_uint),
+        ("used_bytes", ctypes.c_ulonglong),
+        ("gpu_instance", ctypes.c_uint),
+        ("compute_instance", ctypes.c_uint),
+    )
+
+
 class Sensors:
     """The SM clock in MHz and the power in watts, by NVML: 0 where there is none."""
 
     _SM_CLOCK = 1
+    _MOST_PROCESSES = 64
 
     def __init__(self, device: int = 0):
         self._device = ctypes.c_void_p()
@@ -65,6 +77,14 @@ class Sensors:
             self._nvml.nvmlDeviceGetClockInfo(self._device, self._SM_CLOCK, ctypes.byref(clock))
             self._nvml.nvmlDeviceGetPowerUsage(self._device, ctypes.byref(milliwatts))
         return clock.value, round(milliwatts.value / 1000)
+
+    def processes(self) -> int:
+        """How many have the GPU, this one included; 0 where NVML does not say. They take turns of 2 ms."""
+        if not self._nvml:
+            return 0
+        count, found = ctypes.c_uint(self._MOST_PROCESSES), (_Process * self._MOST_PROCESSES)()
+        failed = self._nvml.nvmlDeviceGetComputeRunningProcesses_v3(self._device, ctypes.byref(count), found)
+        return 0 if failed else count.value
 
 
 def _output(*command: str) -> str | None:

@@ -41,7 +41,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--jobs", default=JUDGED, help=", ".join(EVERY_JOB))
     parser.add_argument("--part", default="test", choices=("validation", "test"))
     parser.add_argument("--shapes", type=int, default=40, help="of each job")
-    parser.add_argument("--seed", type=int, default=15, help="of the draw: 0 to 14 have been looked at")
+    parser.add_argument("--seed", type=int, default=16, help="of the draw: 0 to 15 have been looked at")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=500, help="start no shape after this long")
     parser.add_argument("--out", type=Path, default=Path("bench/results"))
@@ -49,13 +49,16 @@ def main(argv: list[str] | None = None) -> int:
     deadline = time.monotonic() + arguments.seconds
     jobs = [EVERY_JOB[name] for name in arguments.jobs.split(",")]
     between, missing, rows, pool = Between(), {}, [], pairs.compilers()
-    facts = machine.describe(0)
+    facts, sensors, most = machine.describe(0), machine.Sensors(), 0
     for job in jobs:
         if time.monotonic() > deadline:
             break
         sets, (found, absent) = sets_for(job), peers.load(job.peers)
         missing |= absent
         notes = [f"Without {peer}: {why.rstrip('.')}." for peer, why in missing.items()]
+        if (most := max(most, sensors.processes())) > 1:
+            notes.append(f"{most} processes had the GPU: what takes over 2 ms takes twice as long beside others.")
+            print(f"bench.unseen: {notes[-1]}", flush=True)
         drawn, left = served(job, arguments.part, arguments.shapes, arguments.seed, found), arguments.shapes
         for shape, _ in pairs.compiled_ahead(job, drawn, own_choice, pool):
             if left == 0 or time.monotonic() > deadline:

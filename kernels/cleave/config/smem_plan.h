@@ -119,8 +119,10 @@ CLEAVE_HD constexpr SmemPlan smem_plan(const GemmConfig& c) {
   plan.barriers = at;
   if (streamed) at += 2 * kWarpPartStages * uint32_t(sizeof(uint64_t));
   if (specialised) at += 2 * c.tile.stages * uint32_t(sizeof(uint64_t));
-  plan.group_table = at;
-  if (c.schedule.group_capacity > 0) at += round_up(group_table_bytes(c.schedule.group_capacity), 16u);
+  if (c.schedule.group_capacity > 0) {
+    plan.group_table = round_up(at, uint32_t(alignof(GroupEntry)));
+    at = plan.group_table + group_table_bytes(c.schedule.group_capacity);
+  }
   if (has_group_maps(c)) {
     plan.group_map = round_up(at, uint32_t(sizeof(TensorMap)));
     at = plan.group_map + uint32_t(sizeof(TensorMap));
