@@ -37,7 +37,7 @@ constexpr uint32_t kMostOfTable = 64;
 
 /// Checks the table that a block builds of these groups.
 void check_table(const GroupParams& p, Grouping grouping, uint32_t step) {
-  alignas(16) std::array<uint8_t, group_table_bytes(kMostOfTable)> memory;
+  alignas(GroupEntry) std::array<uint8_t, group_table_bytes(kMostOfTable)> memory;
   GroupTable table;
   run_block(kWarp, [&] {
     const GroupTable built = build_group_table<kMostOfTable>(p, grouping, step, memory.data());
@@ -60,7 +60,7 @@ void check_table(const GroupParams& p, Grouping grouping, uint32_t step) {
 
 /// Checks the group from which the table says to walk.
 void check_begin(const GroupParams& p, Grouping grouping, uint32_t step, FirstPosition at) {
-  alignas(16) std::array<uint8_t, group_table_bytes(kMostOfTable)> memory;
+  alignas(GroupEntry) std::array<uint8_t, group_table_bytes(kMostOfTable)> memory;
   GroupTable table;
   run_block(kWarp, [&] {
     const GroupTable built = build_group_table<kMostOfTable>(p, grouping, step, memory.data(), 0, at);

@@ -1,9 +1,9 @@
 // What a CTA brings into L2 while the bounds of groups, which say where its first tile lies, are on their way.
 //
-// That takes 1,300 clocks, in which memory has nothing else to do. Almost every tile of the weights will be loaded by
-// somebody, whatever the bounds turn out to be: so the CTAs deal out the first k blocks of all groups among themselves,
-// and those of the tokens, and what they then load first is in L2. Products below 20 us take 0.97 of the time
-// (docs/notes/2026-11-grouped-gemm.md, which has what more was tried).
+// That takes some 1,500 clocks, in which memory has nothing else to do. Almost every tile of the weights will be loaded
+// by somebody, whatever the bounds turn out to be: so the CTAs deal out the first k blocks of all groups among
+// themselves, and those of the tokens, and what they then load first is in L2. Products below 20 us take 0.97 of the
+// time (docs/notes/2026-11-grouped-gemm.md, which has what more was tried).
 #pragma once
 
 #include "cleave/mainloop/tma_loader.h"
@@ -19,16 +19,16 @@ CLEAVE_HD constexpr bool prefetches_groups(const GemmConfig& c) {
 template <GemmConfig C>
 class GroupPrefetch {
  public:
-  CLEAVE_DEVICE explicit GroupPrefetch(const GemmParams& p) : p_(p), k_blocks_(ceil_div(p.size.k, C.tile.k)) {}
+  CLEAVE_DEVICE explicit GroupPrefetch(const GemmParams& p) : p_(p) {}
 
   /// By one thread. Waits until an earlier kernel, which may have written the tokens, is done.
   CLEAVE_DEVICE void run() const {
     ptx::grid_dependency_wait();
     constexpr uint32_t kBlocksOfWeights = 2;  // a CTA; a third gains nothing
-    const uint32_t tiles = kTokensAreA ? ceil_div(p_.size.n, output_columns(C)) : ceil_div(p_.size.m, output_rows(C));
+    constexpr uint32_t kTogether = kTokensAreA ? C.cluster.multicast_n : C.cluster.multicast_m;
     CLEAVE_NO_UNROLL
     for (uint32_t i = 0; i < kBlocksOfWeights; ++i)
-      prefetch<!kTokensAreA>(blockIdx.x + i * gridDim.x, tiles, p_.groups.count);
+      prefetch<!kTokensAreA>(blockIdx.x + i * gridDim.x, p_.schedule.tiles_across * kTogether, p_.groups.count);
     if constexpr (kTokensAreA ? has_map_a(C) : has_map_b(C)) {
       // Where groups lie apart, how far says nothing of the tokens that are there.
       if (p_.groups.bounds == GroupBounds::counts) return;
@@ -44,7 +44,7 @@ class GroupPrefetch {
   template <bool OfA>
   CLEAVE_DEVICE void prefetch(uint32_t i, uint32_t tiles, uint32_t groups) const {
     const uint32_t block = i / (tiles * groups), group = i / tiles % groups, tile = i % tiles;
-    if (block >= k_blocks_) return;
+    if (block >= p_.schedule.k_blocks) return;
     if constexpr (OfA) {
       prefetch_boxes<C.operands.a_major, C.tile.m, C.cluster.multicast_n, 1>(p_.map_a, tile * output_rows(C), block,
                                                                              group * p_.batched_a);
@@ -69,7 +69,6 @@ class GroupPrefetch {
   }
 
   const GemmParams& p_;
-  uint32_t k_blocks_;
 };
 
 }  // namespace cleave

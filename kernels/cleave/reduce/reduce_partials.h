@@ -34,7 +34,7 @@ struct UnitRange {
 /// Those of the group `entry`, or of all groups from it on. By all threads.
 template <ReduceConfig C>
 CLEAVE_DEVICE UnitRange find_units(const ReduceParams& p, const PartialResults& x, uint32_t entry) {
-  __shared__ alignas(16) uint8_t memory[group_table_bytes(C.group_capacity)];
+  __shared__ alignas(GroupEntry) uint8_t memory[group_table_bytes(C.group_capacity)];
   const GroupTable table = build_group_table<C.group_capacity>(p.groups, Grouping::m, p.group_step, memory);
   __syncthreads();
   const GroupRange own = table.entries[entry].steps;

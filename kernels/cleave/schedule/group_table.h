@@ -11,7 +11,7 @@ struct FirstPosition {
 };
 
 /// By all threads of a CTA, of which warp `builder` builds it and may read it at once, others after the CTA's next
-/// barrier. `memory`: group_table_bytes(Capacity) of shared memory, 16-byte aligned. `step`: of a schedule's work tile
+/// barrier. `memory`: group_table_bytes(Capacity) of shared memory. `step`: of a schedule's work tile
 /// along the grouped dimension, in elements.
 template <uint32_t Capacity>
 CLEAVE_DEVICE GroupTable build_group_table(const GroupParams& p, Grouping grouping, uint32_t step, uint8_t* memory,

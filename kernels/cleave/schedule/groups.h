@@ -21,7 +21,7 @@ struct GroupParams {
   uint32_t extent = 0;  // of the grouped dimension
 };
 
-/// Part of the grouped dimension.
+/// Part of the grouped dimension, or of the line of its groups' steps.
 struct GroupRange {
   uint32_t begin = 0, end = 0;
 
@@ -129,6 +129,7 @@ struct GroupTable {
   CLEAVE_HD constexpr uint32_t steps() const { return entries[count].steps.end; }
 };
 
+/// Bytes of the table, aligned as its entries are.
 CLEAVE_HD constexpr uint32_t group_table_bytes(uint32_t groups) {
   return (groups + 1) * uint32_t(sizeof(GroupEntry));
 }

@@ -71,6 +71,19 @@ def test_commit_from_the_environment(monkeypatch):
     assert machine.commit() == "1234"
 
 
+@pytest.mark.parametrize(("failed", "said"), [(0, 3), (1, 0)])
+def test_processes_that_have_the_gpu(failed, said):
+    def running(device, count, found):
+        count._obj.value = 3
+        return failed
+
+    sensors = machine.Sensors()
+    sensors._nvml = types.SimpleNamespace(nvmlDeviceGetComputeRunningProcesses_v3=running)
+    assert sensors.processes() == said
+    sensors._nvml = None
+    assert sensors.processes() == 0
+
+
 def test_peers_are_imported_or_explained():
     found, missing = peers.load(peers.names())
     assert {peer.name for peer in found} | set(missing) == set(peers.names())
