@@ -40,17 +40,16 @@ class DirectColumnsWgrad {
   CLEAVE_DEVICE DirectColumnsWgrad(const Params<C>& p, float* shared) : p_(p), shared_(shared) {}
 
   CLEAVE_DEVICE void run() {
-    uint32_t slice = 0, block = 0;
-    p_.shape.blocks.divmod(blockIdx.x, slice, block);
+    const BlockSlice own = own_slice<C>(p_.shape);
     const uint32_t place = threadIdx.x / kLanes;
-    channel_ = block * C.tile.n + threadIdx.x % kLanes * kVector;
+    channel_ = own.block * C.tile.n + threadIdx.x % kLanes * kVector;
     TapSums sums = {};
     if (place < kPlaces && channel_ < p_.shape.channels) {
-      walk_columns(p_.shape, slice, [&](uint32_t column, uint32_t cell, uint32_t cells) {
+      walk_columns(p_.shape, own.slice, [&](uint32_t column, uint32_t cell, uint32_t cells) {
         go_down(column * kPlaces + place, cell, cells, sums);
       });
     }
-    WgradSums<C>(p_, shared_).finish(sums, block, slice);
+    WgradSums<C>(p_, shared_).finish(sums, own.block);
   }
 
  private:

@@ -7,7 +7,7 @@
 //            rows, eight filters columns: ldmatrix turns the pixels, and gradients are read in pairs
 // Split      K: CTAs of the same channels, and of the same tap down the depth, take turns at tiles of outputs
 // Sums       float32; a warp's, then those of a CTA in the order of its warps, then of the slices
-//            (split_k/slice_sums.h)
+//            (split_k/block_slices.h)
 #pragma once
 
 #include "cleave/config/direct_lines.h"
@@ -16,7 +16,7 @@
 #include "cleave/epilogue/store_sum.h"
 #include "cleave/ptx/barrier.h"
 #include "cleave/ptx/mma_sync.h"
-#include "cleave/split_k/slice_sums.h"
+#include "cleave/split_k/block_slices.h"
 
 namespace cleave {
 
@@ -52,13 +52,7 @@ class DirectLinesWgrad {
     }
     ptx::copy_async_wait<0>();
     add_warps(sums);
-    if constexpr (C.schedule.split == SplitKMode::parallel) {
-      uint32_t slice, block;
-      p_.shape.blocks.divmod(blockIdx.x, slice, block);
-      if (!SliceSums<C, kMade>(p_, shared_).add(block, slice, gridDim.x / p_.shape.blocks.divisor)) return;
-    }
-    const Block block = own_block();
-    for (uint32_t i = threadIdx.x; i < kMade; i += kDirectThreads) store(block, i, shared_[i]);
+    add_slices<C, kMade>(p_, shared_, [this, block = own_block()](uint32_t i, float sum) { store(block, i, sum); });
   }
 
  private:
@@ -77,8 +71,7 @@ class DirectLinesWgrad {
     uint32_t channels, tap;
   };
   CLEAVE_DEVICE Block own_block() const {
-    uint32_t slice, block;
-    p_.shape.blocks.divmod(blockIdx.x, slice, block);
+    const uint32_t block = own_slice<C>(p_.shape).block;
     const uint32_t blocks = ceil_div(p_.shape.channels, C.tile.k);
     return {block % blocks, block / blocks};
   }

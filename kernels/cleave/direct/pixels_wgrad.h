@@ -29,17 +29,15 @@ class DirectWgrad {
   static_assert(C.tile.n % kVector == 0 && kVector % kGroup == 0 && kPlaces > 0);
 
  public:
-  CLEAVE_DEVICE DirectWgrad(const Params<C>& p, float* shared) : p_(p), shared_(shared) {
-    p.shape.blocks.divmod(blockIdx.x, slice_, block_);
-  }
+  CLEAVE_DEVICE DirectWgrad(const Params<C>& p, float* shared) : p_(p), shared_(shared), own_(own_slice<C>(p.shape)) {}
 
   CLEAVE_DEVICE void run() {
     const uint32_t slot = threadIdx.x % kSlots, place = threadIdx.x / kSlots;
     tap_line_ = slot / kLanes;
-    channel_ = block_ * C.tile.n + slot % kLanes * kVector;
+    channel_ = own_.block * C.tile.n + slot % kLanes * kVector;
     float sums[kAxis.taps][kGroup][kVector] = {};
     if (place < kPlaces && channel_ < p_.shape.channels) add_strips(place, sums);
-    WgradSums<C>(p_, shared_).finish(sums, block_, slice_);
+    WgradSums<C>(p_, shared_).finish(sums, own_.block);
   }
 
  private:
@@ -47,7 +45,8 @@ class DirectWgrad {
 
   /// The thread's share of all strips of the CTA's lines.
   CLEAVE_DEVICE void add_strips(uint32_t place, float (&sums)[kAxis.taps][kGroup][kVector]) const {
-    const uint32_t first = slice_ * p_.shape.steps, end = min_of(first + p_.shape.steps, p_.shape.lines);
+    const uint32_t first = min_of(own_.slice * p_.shape.steps, p_.shape.lines);
+    const uint32_t end = min_of(first + p_.shape.steps, p_.shape.lines);
     const uint32_t strips = (end - first) * p_.shape.columns.divisor;
     CLEAVE_NO_UNROLL
     for (uint32_t i = place; i < strips; i += kPlaces) {
@@ -98,7 +97,8 @@ class DirectWgrad {
 
   const Params<C>& p_;
   float* shared_;
-  uint32_t block_ = 0, slice_ = 0, tap_line_ = 0, channel_ = 0;
+  const BlockSlice own_;
+  uint32_t tap_line_ = 0, channel_ = 0;
 };
 
 }  // namespace cleave

@@ -7,7 +7,7 @@
 //            goes down its strips: of each line of pixels it reads what it has not read for the line before
 // Split      K: CTAs of the same groups take turns at tiles of outputs
 // Sums       float32; a warp's, then those of a CTA in the order of its warps, then of the slices
-//            (split_k/cluster_sums.h, or slice_sums.h)
+//            (split_k/block_slices.h)
 #pragma once
 
 #include "cleave/config/direct_work.h"
@@ -16,8 +16,7 @@
 #include "cleave/ptx/barrier.h"
 #include "cleave/ptx/mma_sync.h"
 #include "cleave/ptx/shared.h"
-#include "cleave/split_k/cluster_sums.h"
-#include "cleave/split_k/slice_sums.h"
+#include "cleave/split_k/block_slices.h"
 
 namespace cleave {
 
@@ -40,18 +39,15 @@ class DirectShiftWgrad {
         shared_(shared),
         smem_(ptx::shared_address(shared)),
         columns_(shift_reach(Conv::wgrad, C.direct.width, p.shape.cells[1])),
-        strips_(ceil_div(p.shape.cells[1], 8u)) {
-    uint32_t cluster = 0;
-    p.shape.blocks.divmod(blockIdx.x / C.cluster.k, cluster, block_);
-    slice_ = cluster * C.cluster.k + blockIdx.x % C.cluster.k;
+        strips_(ceil_div(p.shape.cells[1], 8u)),
+        own_(own_slice<C>(p.shape)) {
     const uint32_t of = threadIdx.x / 32 % C.warps.m;
     filter0_ = of / kParts * 16;
     channel0_ = of % kParts * 16;
   }
 
   CLEAVE_DEVICE void run() {
-    const uint32_t slices = gridDim.x / p_.shape.blocks.divisor;
-    uint32_t next = slice_ * p_.shape.blocks.divisor + block_, stage = smem_ + shift_notes_bytes(C);
+    uint32_t next = own_.slice * p_.shape.blocks.divisor + own_.block, stage = smem_ + shift_notes_bytes(C);
     if (threadIdx.x < kShiftZeros / 4) ptx::store_shared_32(smem_ + threadIdx.x * 4, 0);
     __syncthreads();
     load(next, stage);
@@ -67,15 +63,7 @@ class DirectShiftWgrad {
     }
     ptx::copy_async_wait<0>();
     add_warps(sums);
-    if constexpr (C.cluster.k > 1) {
-      ClusterSums<C, kMade>(p_, smem_, block_, slice_ / C.cluster.k, slices / C.cluster.k)
-          .add([this](uint32_t i, float sum) { store(i, sum); });
-      return;
-    }
-    if constexpr (C.schedule.split == SplitKMode::parallel) {
-      if (!SliceSums<C, kMade>(p_, shared_).add(block_, slice_, slices)) return;
-    }
-    for (uint32_t i = threadIdx.x; i < kMade; i += kDirectThreads) store(i, shared_[i]);
+    add_slices<C, kMade>(p_, shared_, [this](uint32_t i, float sum) { store(i, sum); });
   }
 
  private:
@@ -93,7 +81,7 @@ class DirectShiftWgrad {
 
   /// Line by line of the tile, each of whole strips.
   CLEAVE_DEVICE void load_gradients(const DirectTile& tile, uint32_t stage) const {
-    const uint32_t *const cells = p_.shape.cells, width = strips_ * 8, filter0 = block_ * C.tile.n;
+    const uint32_t *const cells = p_.shape.cells, width = strips_ * 8, filter0 = own_.block * C.tile.n;
     const uint32_t image0 = tile.image * p_.shape.together, line0 = tile.row * cells[0];
     const uint32_t column0 = tile.column * cells[1], columns = min_of(cells[1], p_.shape.made[1] - column0);
     const int64_t line_elements = p_.shape.made[1] * p_.a.stride;
@@ -219,7 +207,7 @@ class DirectShiftWgrad {
   }
 
   CLEAVE_DEVICE void store(uint32_t i, float sum) const {
-    const uint32_t filter = block_ * C.tile.n + i / kRow, column = i % kRow;
+    const uint32_t filter = own_.block * C.tile.n + i / kRow, column = i % kRow;
     if (filter < p_.shape.channels && column < kTaps * kDepth) store_sum<C>(p_.epilogue, filter, column, sum);
   }
 
@@ -227,7 +215,7 @@ class DirectShiftWgrad {
   float* shared_;
   const uint32_t smem_, lane_ = threadIdx.x % 32;
   const uint32_t columns_, strips_;  // of a line of a tile: gathered pixels, and strips of outputs
-  uint32_t block_ = 0, slice_ = 0;
+  const BlockSlice own_;
   uint32_t filter0_, channel0_;  // the warp's: of the CTA's filters, and after the first channel of their group
 };
 

@@ -8,7 +8,7 @@
 //            than in memory. Outputs' gradients in two stages of shared memory, in pairs as well
 // Split      K: CTAs of the same channels take turns at tiles of pixels
 // Sums       float32; a warp's, then those of a CTA in the order of its warps, then of the slices
-//            (split_k/slice_sums.h)
+//            (split_k/block_slices.h)
 // Infinity   A pixel meets a zero where there is no output. Infinite ones are multiplied column by column instead, as
 //            zeros where nothing meets them.
 #pragma once
@@ -20,7 +20,7 @@
 #include "cleave/ptx/mma_sync.h"
 #include "cleave/ptx/packed_16.h"
 #include "cleave/ptx/shared.h"
-#include "cleave/split_k/slice_sums.h"
+#include "cleave/split_k/block_slices.h"
 
 namespace cleave {
 
@@ -85,11 +85,7 @@ class DirectSpreadWgrad {
       stage = other;
     }
     add_warps(sums);
-    if constexpr (C.schedule.split == SplitKMode::parallel) {
-      const uint32_t slices = gridDim.x / p_.shape.blocks.divisor, slice = p_.shape.blocks.quotient(blockIdx.x);
-      if (!SliceSums<C, kMade>(p_, shared_).add(block(), slice, slices)) return;
-    }
-    for (uint32_t i = threadIdx.x; i < kMade; i += kDirectThreads) store(i, shared_[i]);
+    add_slices<C, kMade>(p_, shared_, [this](uint32_t i, float sum) { store(i, sum); });
   }
 
  private:
@@ -112,11 +108,7 @@ class DirectSpreadWgrad {
 
   /// The CTA's filters and channels, the first of each, and where a warp's columns begin. Found anew each time: no
   /// registers are left to keep them.
-  CLEAVE_DEVICE uint32_t block() const {
-    uint32_t slice, block;
-    p_.shape.blocks.divmod(blockIdx.x, slice, block);
-    return block;
-  }
+  CLEAVE_DEVICE uint32_t block() const { return own_slice<C>(p_.shape).block; }
   CLEAVE_DEVICE static uint32_t lane() { return threadIdx.x % 32; }
   CLEAVE_DEVICE uint32_t blocks_of_channels() const { return ceil_div(p_.shape.channels, kSpreadChannels); }
   CLEAVE_DEVICE uint32_t filter0() const { return block() / blocks_of_channels() * kFilters; }

@@ -41,17 +41,19 @@ class DirectStagedWgrad {
 
  public:
   CLEAVE_DEVICE DirectStagedWgrad(const Params<C>& p, float* shared)
-      : p_(p), shared_(shared), pixels_(ptx::shared_address(shared)), gradients_(pixels_ + kPixelLines * kPixelLine) {}
+      : p_(p),
+        shared_(shared),
+        pixels_(ptx::shared_address(shared)),
+        gradients_(pixels_ + kPixelLines * kPixelLine),
+        own_(own_slice<C>(p.shape)) {}
 
   CLEAVE_DEVICE void run() {
-    uint32_t slice = 0;
-    p_.shape.blocks.divmod(blockIdx.x, slice, block_);
     const uint32_t slot = threadIdx.x % kSlots;
     place_ = threadIdx.x / kSlots;
     tap_line_ = slot / kLanes;
     lane_ = slot % kLanes * kVector;
     TapSums sums = {};
-    uint32_t next = slice * p_.shape.steps;
+    uint32_t next = own_.slice * p_.shape.steps;
     const uint32_t end = min_of(next + p_.shape.steps, p_.shape.tiles);
     while (next < end) {
       uint32_t column = 0, line = 0;
@@ -62,7 +64,7 @@ class DirectStagedWgrad {
     }
     ptx::copy_async_wait<0>();
     __syncthreads();  // sums lie where lines were
-    WgradSums<C>(p_, shared_).finish(sums, block_, slice);
+    WgradSums<C>(p_, shared_).finish(sums, own_.block);
   }
 
  private:
@@ -94,7 +96,8 @@ class DirectStagedWgrad {
     for (uint32_t i = 0; i < kAhead; ++i) send(pixels, gradients, y, sent++ < lines);
     uint32_t image = 0, along = 0;
     p_.shape.columns.divmod(column * kPlaces + place_, image, along);
-    const bool exists = place_ < kPlaces && image < p_.shape.images && block_ * C.tile.n + lane_ < p_.shape.channels;
+    const bool exists =
+        place_ < kPlaces && image < p_.shape.images && own_.block * C.tile.n + lane_ < p_.shape.channels;
     const uint32_t made = min_of(kStrip, p_.shape.made[1] - along * kStrip);
     const uint32_t begin =
         (image - first_image) * staged_image_line(C, p_.shape.columns.divisor) + along * kStep - first_along * kStep;
@@ -172,7 +175,7 @@ class DirectStagedWgrad {
     const auto apart = uint32_t(p_.b.stride * size_of(kType));
     const uint32_t length = staged_image_line(C, p_.shape.columns.divisor);
     const int32_t x0 = first_gathered(Conv::wgrad, kAxis, 0, p_.shape.pad[1]) + kSpan.first;
-    copies.from = static_cast<const char*>(p_.b.data) + block_ * kPixelBytes +
+    copies.from = static_cast<const char*>(p_.b.data) + own_.block * kPixelBytes +
                   pixel_number(int64_t(image), y, 0, p_.shape.gathered) * int64_t(apart);
     copies.line = int64_t(p_.shape.gathered[1]) * apart;
     CLEAVE_UNROLL
@@ -191,7 +194,7 @@ class DirectStagedWgrad {
     const auto apart = uint32_t(p_.a.stride * size_of(kType));
     uint32_t first = 0, unused = 0;
     p_.shape.columns.divmod(column * kPlaces, first, unused);
-    copies.from = static_cast<const char*>(p_.a.data) + block_ * kPixelBytes +
+    copies.from = static_cast<const char*>(p_.a.data) + own_.block * kPixelBytes +
                   pixel_number(int64_t(first), line, 0, p_.shape.made) * int64_t(apart);
     copies.line = int64_t(p_.shape.made[1]) * apart;
     CLEAVE_UNROLL
@@ -208,7 +211,7 @@ class DirectStagedWgrad {
 
   /// Whether there are the channels of a piece.
   CLEAVE_DEVICE bool has(uint32_t piece) const {
-    return block_ * C.tile.n + piece % kPieces * (16 / size_of(kType)) < p_.shape.channels;
+    return own_.block * C.tile.n + piece % kPieces * (16 / size_of(kType)) < p_.shape.channels;
   }
 
   /// The lines that the next line of outputs meets first, and its gradients, set out; nothing, unless there is one.
@@ -242,7 +245,8 @@ class DirectStagedWgrad {
   const Params<C>& p_;
   float* shared_;
   const uint32_t pixels_, gradients_;
-  uint32_t block_ = 0, place_ = 0, tap_line_ = 0, lane_ = 0;
+  const BlockSlice own_;
+  uint32_t place_ = 0, tap_line_ = 0, lane_ = 0;
 };
 
 }  // namespace cleave

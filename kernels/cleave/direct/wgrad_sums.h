@@ -1,14 +1,13 @@
 // Weight gradients of narrow groups, from what threads of a CTA have added up to what D holds.
 //
 // Split      K: CTAs of the same channels have lines of their own of the images
-// Sums       float32: those of a CTA's places, in their order, then of the slices, in two levels, by who arrives last
-//            and in the slices' order
+// Sums       float32: those of a CTA's places, in their order, then of the slices (split_k/block_slices.h)
 #pragma once
 
 #include "cleave/config/direct_work.h"
 #include "cleave/config/gemm_params.h"
 #include "cleave/epilogue/store_sum.h"
-#include "cleave/split_k/slice_sums.h"
+#include "cleave/split_k/block_slices.h"
 
 namespace cleave {
 
@@ -25,7 +24,7 @@ class WgradSums {
 
   /// By all threads. `sums`: by tap, channel of the group and channel.
   template <uint32_t Taps>
-  CLEAVE_DEVICE void finish(const float (&sums)[Taps][kGroup][kVector], uint32_t block, uint32_t slice) {
+  CLEAVE_DEVICE void finish(const float (&sums)[Taps][kGroup][kVector], uint32_t block) {
     static_assert(Taps * kGroup * kVector == kSums);
     const uint32_t slot = threadIdx.x % kSlots, place = threadIdx.x / kSlots;
     if (place < kPlaces) {
@@ -35,10 +34,7 @@ class WgradSums {
     }
     __syncthreads();
     add_places();
-    if constexpr (C.schedule.split == SplitKMode::parallel) {
-      if (!SliceSums<C, kMade>(p_, shared_).add(block, slice, gridDim.x / p_.shape.blocks.divisor)) return;
-    }
-    for (uint32_t i = threadIdx.x; i < kMade; i += kDirectThreads) store(block, i, shared_[i]);
+    add_slices<C, kMade>(p_, shared_, [this, block](uint32_t i, float sum) { store(block, i, sum); });
   }
 
  private:

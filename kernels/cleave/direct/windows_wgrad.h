@@ -7,7 +7,7 @@
 //            mma.sync's registers hold neighbouring outputs, which lie a window apart: two loads each
 // Split      K: CTAs of the same filters take turns at tiles of outputs
 // Sums       float32; a warp's, then those of a CTA in the order of its warps, then of the slices
-//            (split_k/slice_sums.h)
+//            (split_k/block_slices.h)
 #pragma once
 
 #include "cleave/config/direct_work.h"
@@ -15,7 +15,7 @@
 #include "cleave/epilogue/store_sum.h"
 #include "cleave/ptx/mma_sync.h"
 #include "cleave/ptx/shared.h"
-#include "cleave/split_k/slice_sums.h"
+#include "cleave/split_k/block_slices.h"
 
 namespace cleave {
 
@@ -33,8 +33,7 @@ class DirectWindowsWgrad {
 
  public:
   CLEAVE_DEVICE DirectWindowsWgrad(const Params<C>& p, float* shared)
-      : p_(p), shared_(shared), smem_(ptx::shared_address(shared)) {
-    p.shape.blocks.divmod(blockIdx.x, slice_, block_);
+      : p_(p), shared_(shared), smem_(ptx::shared_address(shared)), block_(own_slice<C>(p.shape).block) {
     const uint32_t first = threadIdx.x / 32 % C.warps.m * kRowBlocks * 16 + lane_ / 4;
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < 2 * kRowBlocks; ++i) {
@@ -45,7 +44,6 @@ class DirectWindowsWgrad {
   }
 
   CLEAVE_DEVICE void run() {
-    const uint32_t slices = gridDim.x / p_.shape.blocks.divisor;
     uint32_t next = blockIdx.x, stage = smem_;
     load(next, stage);
     float sums[kRowBlocks][kColBlocks][4] = {};
@@ -60,10 +58,7 @@ class DirectWindowsWgrad {
     }
     ptx::copy_async_wait<0>();
     add_warps(sums);
-    if constexpr (C.schedule.split == SplitKMode::parallel) {
-      if (!SliceSums<C, kMade>(p_, shared_).add(block_, slice_, slices)) return;
-    }
-    for (uint32_t i = threadIdx.x; i < kMade; i += kDirectThreads) store(i, shared_[i]);
+    add_slices<C, kMade>(p_, shared_, [this](uint32_t i, float sum) { store(i, sum); });
   }
 
  private:
@@ -158,7 +153,7 @@ class DirectWindowsWgrad {
   const Params<C>& p_;
   float* shared_;
   const uint32_t smem_, lane_ = threadIdx.x % 32;
-  uint32_t block_ = 0, slice_ = 0;
+  const uint32_t block_;
   uint32_t element_[2 * kRowBlocks];  // where the thread's elements of a window lie in a stage
 };
 

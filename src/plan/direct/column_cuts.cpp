@@ -9,8 +9,9 @@
 namespace cleave {
 namespace {
 
-constexpr uint32_t kMostRegisters = 88;  // but for filters in registers: with 89 to 100 some spilled,
-constexpr uint32_t kMostOfLines = 64;    // and with 71 to 88 weight gradients that meet three lines and more at a time
+constexpr uint32_t kMostRegisters = 88;  // but for filters in registers: with 89 to 100 some spilled, and
+constexpr uint32_t kMostOfPairs = 76;    // weight gradients that meet two lines at a time with 79 and 87,
+constexpr uint32_t kMostOfLines = 64;    // those of three lines and more with 71 to 88
 constexpr uint32_t kMostReach = 32;      // gathered pixels of a line: bits of a word
 
 uint32_t strips_of(const ConvLayout& conv, uint32_t strip) {
@@ -30,6 +31,7 @@ bool has_columns(const GemmConfig& c) {
   const bool gradient = c.conv.kind == Conv::wgrad;
   const uint32_t most = !gradient && holds_filters(c)            ? kColumnRegisters
                         : gradient && c.direct.height.stride > 2 ? kMostOfLines
+                        : gradient && c.direct.height.stride > 1 ? kMostOfPairs
                                                                  : kMostRegisters;
   return column_registers(c) <= most;
 }

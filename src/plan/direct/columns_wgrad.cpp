@@ -3,23 +3,36 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "cleave/config/direct_columns.h"
+#include "cleave/config/direct_work.h"
 #include "cleave/config/smem_plan.h"
 #include "cleave/conv.h"
 #include "plan/direct/column_cuts.h"
 #include "plan/direct/kernels.h"
+#include "plan/direct/slices.h"
 #include "problem/problem.h"
 
 namespace cleave {
 namespace {
 
-// 0.84 to 1.15 of what an H200 took for 56 layers and cuts.
-constexpr double kLaunchUs = 6.1;
-constexpr double kMemoryShare = 0.78;
-constexpr double kIssueShare = 0.85;
-constexpr double kLoadInstructions = 4.7, kLineInstructions = 137;  // the latter while it waits for a line's pixels
-constexpr double kHidden = 0.03;                                    // of what takes less than the other costs still
+constexpr uint32_t kChannels[] = {16, 32, 64};  // of a CTA
+constexpr uint32_t kWidest = 2;                 // of a thread, but for groups of more: else too many are idle
+
+// Fitted to 1,228 times of 25 layers on an H200, of which the fastest cuts are 7 % off, and to 46 of larger ones, which
+// are 11 % off (docs/notes/2026-11-convolution.md).
+constexpr double kLineClocks = 253;  // of a line that waits, if no other CTA has the SM meanwhile
+constexpr double kMultiplyInstructions = 0.64, kLoadInstructions = 7.6, kLineInstructions = 80;
+constexpr GradientCosts kCosts = {.launch = 1.9,
+                                  .cluster = 1.24,
+                                  .clusters = 1.73,
+                                  .clusters_factor = 1.14,
+                                  .slices = 3.04,
+                                  .slices_factor = 2.09,
+                                  .turn = 1.3,
+                                  .memory_share = 0.94,
+                                  .beside = 0.46};
 
 /// Channels that threads load at once, at most.
 uint32_t widest_vector(const GemmProblem& p) {
@@ -33,6 +46,7 @@ GemmConfig columns_config(const GemmProblem& p, const Spec& spec) {
   c.direct.method = DirectMethod::columns;
   c.operands.a_major = c.operands.b_major = Major::mn;
   c.schedule.split = spec.split;
+  c.cluster.k = spec.cluster_k;
   return c;
 }
 
@@ -42,33 +56,33 @@ uint32_t blocks_of(const GemmProblem& p, const GemmConfig& c) {
 
 /// Whether threads, and their registers, suffice, and there is something in each slice. A tuned file's spec may be
 /// anything.
-bool is_cut(const GemmProblem& p, const Spec& spec) {
+bool is_cut(const GemmProblem& p, const DeviceInfo& device, const Spec& spec) {
   const uint32_t vector = spec.columns, widest = widest_vector(p);
   if (vector == 0 || vector > widest || widest % vector != 0 || vector % uint32_t(p.conv.channels) != 0) return false;
   if (spec.tile_m == 0 || spec.tile_m > kMostColumnStrip) return false;
   if (spec.tile_n == 0 || spec.tile_n % vector != 0 || spec.tile_n > kDirectThreads * vector) return false;
-  const bool sliced = spec.split == SplitKMode::parallel && spec.slices > 1;
   const Spec own{.family = KernelFamily::direct,
                  .tile_m = spec.tile_m,
                  .tile_n = spec.tile_n,
                  .columns = spec.columns,
-                 .split = sliced ? spec.split : SplitKMode::none,
-                 .slices = sliced ? spec.slices : 1};
-  if (spec != own) return false;
+                 .split = spec.split,
+                 .slices = spec.slices,
+                 .cluster_k = spec.cluster_k};
+  if (spec != own || !has_slices(spec, device)) return false;
   const GemmConfig c = columns_config(p, spec);
+  if (spec.cluster_k > 1 && direct_made(c) % 4 != 0) return false;
   return has_columns(c) && spec.slices <= column_cells(c, p.conv);
 }
 
-/// As many as fill the GPU.
-void set_slices(const GemmProblem& p, const DeviceInfo& device, Spec& spec) {
-  if (p.split_k_mode == SplitKMode::none || !is_cut(p, spec)) return;
-  const GemmConfig c = columns_config(p, spec);
-  const uint32_t resident = uint32_t(device.num_sms) * ctas_of_sm(c);
-  const int64_t wanted = p.split_k_slices > 0 ? p.split_k_slices : resident / blocks_of(p, c);
-  const int64_t cells = column_cells(c, p.conv);
-  const int64_t slices = std::clamp<int64_t>(wanted, 1, cells);
-  spec.slices = uint32_t(ceil_div(cells, ceil_div(cells, slices)));  // none is empty
-  if (spec.slices > 1) spec.split = SplitKMode::parallel;
+/// Channels of a CTA that are worth a look: so many that few threads are idle, and about as many as kChannels says.
+std::vector<uint32_t> widths_of(const GemmProblem& p, uint32_t vector) {
+  const uint32_t channels = uint32_t(p.batch * p.conv.channels);
+  std::vector<uint32_t> widths = {column_channels(p, vector)};
+  for (const uint32_t most : kChannels) {
+    const uint32_t n = round_up(ceil_div(channels, ceil_div(channels, most)), std::max(kChannels[0], vector));
+    if (std::find(widths.begin(), widths.end(), n) == widths.end()) widths.push_back(n);
+  }
+  return widths;
 }
 
 }  // namespace
@@ -77,15 +91,19 @@ std::optional<Spec> direct_columns_wgrad_spec(const GemmProblem& p, const Device
   if (!serves_narrow_gradients(p)) return std::nullopt;
   std::optional<Spec> best;
   double least = std::numeric_limits<double>::infinity();
-  for (uint32_t vector = kMostColumnVector; vector > 0; vector /= 2) {
-    const uint32_t n = column_channels(p, vector);
-    for (uint32_t strip = 1; strip <= kMostColumnStrip; ++strip) {
-      Spec spec{.family = KernelFamily::direct, .tile_m = strip, .tile_n = n, .columns = vector};
-      set_slices(p, device, spec);
-      const auto choice = make_direct_columns_wgrad_choice(p, device, spec);
-      if (!choice) continue;
-      const double us = predict_direct_columns_wgrad_us(*choice, device);
-      if (us < least) best = spec, least = us;
+  for (uint32_t vector = std::max(kWidest, uint32_t(p.conv.channels)); vector > 0; vector /= 2) {
+    for (const uint32_t n : widths_of(p, vector)) {
+      for (uint32_t strip = 1; strip <= kMostColumnStrip; ++strip) {
+        const Spec spec{.family = KernelFamily::direct, .tile_m = strip, .tile_n = n, .columns = vector};
+        if (!is_cut(p, device, spec)) continue;
+        const GemmConfig c = columns_config(p, spec);
+        for (const Spec& own : sliced_specs(p, device, spec, blocks_of(p, c), column_cells(c, p.conv), ctas_of_sm(c))) {
+          const auto choice = make_direct_columns_wgrad_choice(p, device, own);
+          if (!choice) continue;
+          const double us = predict_direct_columns_wgrad_us(*choice, device);
+          if (us < least) best = own, least = us;
+        }
+      }
     }
   }
   return best;
@@ -93,7 +111,7 @@ std::optional<Spec> direct_columns_wgrad_spec(const GemmProblem& p, const Device
 
 std::optional<Choice> make_direct_columns_wgrad_choice(const GemmProblem& problem, const DeviceInfo& device,
                                                        const Spec& spec) {
-  if (!serves_narrow_gradients(problem) || !is_cut(problem, spec)) return std::nullopt;
+  if (!serves_narrow_gradients(problem) || !is_cut(problem, device, spec)) return std::nullopt;
   if (problem.a.stride_col > kMostColumnStride || problem.b.stride_row > kMostColumnStride) return std::nullopt;
   Choice choice{.spec = spec, .problem = problem};
   GemmProblem& p = choice.problem;
@@ -104,7 +122,7 @@ std::optional<Choice> make_direct_columns_wgrad_choice(const GemmProblem& proble
   const int64_t cells = column_cells(c, problem.conv);
   const uint32_t blocks = blocks_of(problem, c);
   if (cells > INT32_MAX || uint64_t(blocks) * spec.slices > INT32_MAX) return std::nullopt;
-  if ((spec.slices - 1) * ceil_div<int64_t>(cells, spec.slices) >= cells) return std::nullopt;  // an empty one
+  if (has_empty_slices(spec, cells)) return std::nullopt;
   choice.blocks = blocks * spec.slices;
   choice.tiles = double(blocks);
   choice.most_tiles = blocks;
@@ -118,19 +136,17 @@ DirectShape direct_columns_wgrad_shape(const Choice& choice) {
 
 double predict_direct_columns_wgrad_us(const Choice& choice, const DeviceInfo& device) {
   const GemmConfig& c = choice.config;
-  const ConvLayout& conv = choice.problem.conv;
   const DirectShape shape = direct_columns_wgrad_shape(choice);
   const double lines = column_lines(c, shape), cells = lines / c.direct.height.stride;
   const double pixels = double(c.direct.height.stride) * gathered_span(Conv::wgrad, c.direct.width, c.tile.m).size();
   const double conversions = size_of(c.operands.a) == 2 ? c.direct.vector : 0;
-  const double instructions = column_multiply_adds(c) + (pixels + c.tile.m) * (conversions + kLoadInstructions) +
+  const double instructions = column_multiply_adds(c) * kMultiplyInstructions +
+                              (pixels + c.tile.m) * (conversions + kLoadInstructions) +
                               c.direct.height.stride * kLineInstructions;
-  const double of_sm = std::ceil(double(choice.blocks) / device.num_sms);
-  const double clocks = cells * of_sm * kDirectThreads / 32 * instructions / 4 / kIssueShare;
-  const double multiply = clocks / (device.clock_ghz * 1e3);
-  const double elements = (double(output_pixels(conv)) + double(image_pixels(conv))) * shape.channels;
-  const double memory = elements * size_of(c.operands.a) / (device.memory_gb_per_s * 1e3 * kMemoryShare);
-  return kLaunchUs + slice_sums_us(choice) + std::max(multiply, memory) + kHidden * std::min(multiply, memory);
+  const double issue = kDirectThreads / 32 * instructions / 4;
+  const auto [beside, turns] = turns_of(choice, ctas_of_sm(c), device);
+  const double clocks = cells * std::max(kLineClocks + issue, beside * issue);
+  return narrow_gradient_us(choice, device, turns, turns * clocks, kCosts);
 }
 
 }  // namespace cleave

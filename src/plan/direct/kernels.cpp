@@ -54,53 +54,6 @@ void deal_tiles(Choice& choice, int64_t tiles, uint32_t blocks, uint32_t residen
   choice.most_tiles = uint32_t(tiles);
 }
 
-void reserve_slices(Choice& choice, uint32_t blocks, uint32_t slices) {
-  choice.schedule.slices = slices;
-  if (slices == 1) return;
-  const uint32_t together = choice.config.cluster.k;  // which leave one part
-  if (together > 1) {
-    const uint32_t clusters = slices / together;
-    if (clusters == 1) return;
-    choice.counter_bytes = round_up<uint64_t>(uint64_t(blocks) * together * sizeof(uint32_t), 16);
-    choice.partial_bytes = uint64_t(blocks) * clusters * direct_made(choice.config) * sizeof(float);
-    return;
-  }
-  const uint64_t counters = uint64_t(blocks) * DirectReduction(slices).counters();
-  choice.counter_bytes = round_up<uint64_t>(counters * sizeof(uint32_t), 16);
-  choice.partial_bytes = uint64_t(blocks) * slices * direct_made(choice.config) * sizeof(float);
-}
-
-void cut_into_slices(const GemmProblem& p, int64_t tiles, int64_t most, Spec& spec) {
-  if (p.split_k_mode == SplitKMode::none) return;
-  const int64_t slices = std::clamp<int64_t>(most, 1, tiles), asked = p.split_k_slices;
-  spec.slices = uint32_t(asked > 0 ? std::min(asked, tiles) : ceil_div(tiles, ceil_div(tiles, slices)));
-  if (spec.slices > 1) spec.split = SplitKMode::parallel;
-}
-
-bool has_plain_slices(const Spec& spec) {
-  if (spec.cluster_k != 1) return false;
-  return spec.slices > 1 ? spec.split == SplitKMode::parallel : spec.slices == 1 && spec.split == SplitKMode::none;
-}
-
-bool deal_slices(Choice& choice, int64_t tiles, uint32_t blocks) {
-  const uint32_t slices = choice.spec.slices;
-  if (tiles * blocks > INT32_MAX || slices > tiles) return false;
-  deal_tiles(choice, tiles * blocks, blocks, blocks * slices);
-  reserve_slices(choice, blocks, slices);
-  return true;
-}
-
-double sums_us(const Choice& choice) {
-  constexpr double kBytesPerUs = 50e3;  // of a CTA: an H200 took 1.7 to 2.7 us for 100 KB, kernel by kernel
-  return direct_made(choice.config) * sizeof(float) / kBytesPerUs;
-}
-
-double slice_sums_us(const Choice& choice) {
-  if (choice.spec.slices == 1) return 0;
-  const DirectReduction of(choice.spec.slices);
-  return double(of.team + of.teams) * sums_us(choice);
-}
-
 bool groups_adjoin(const GemmProblem& p) {
   if (p.batch == 1) return true;
   const ConvLayout& conv = p.conv;

@@ -42,28 +42,10 @@ uint32_t ctas_of_sm(const GemmConfig& c);
 /// same filters.
 void deal_tiles(Choice& choice, int64_t tiles, uint32_t blocks, uint32_t resident);
 
-/// Cuts each of `blocks` of a weight gradient into slices, and makes room for their partial sums.
-void reserve_slices(Choice& choice, uint32_t blocks, uint32_t slices);
-
-/// As many slices of a weight gradient's tiles as are asked for, else `most`, none of which is empty.
-void cut_into_slices(const GemmProblem& problem, int64_t tiles, int64_t most, Spec& spec);
-
-/// Whether a weight gradient is in one piece, or in parallel slices.
-bool has_plain_slices(const Spec& spec);
-
-/// Deals a weight gradient's tiles, of each of `blocks`, to the slices of its spec; false where there are too many.
-bool deal_slices(Choice& choice, int64_t tiles, uint32_t blocks);
-
 /// What a weight gradient of 16 bits reads.
 inline double gradient_bytes(const ConvLayout& conv) {
   return 2 * (double(image_pixels(conv)) * conv.channels + double(output_pixels(conv)) * conv.filters);
 }
-
-/// For a CTA's sums to come from, or go to, other CTAs once.
-double sums_us(const Choice& choice);
-
-/// Until the slices of a weight gradient are added up, from the last CTA's end on (split_k/slice_sums.h).
-double slice_sums_us(const Choice& choice);
 
 /// Groups' channels, and filters, follow each other: `width` of each.
 inline bool groups_adjoin(const MatrixLayout& layout, int64_t width) {

@@ -10,6 +10,7 @@
 #include "cleave/config/threads.h"
 #include "plan/direct/kernels.h"
 #include "plan/direct/shift.h"
+#include "plan/direct/slices.h"
 #include "problem/problem.h"
 
 namespace cleave {

@@ -10,8 +10,8 @@
 #include "cleave/config/threads.h"
 #include "cleave/epilogue.h"
 #include "plan/choice/function_config.h"
-#include "plan/choice/resident_clusters.h"
 #include "plan/direct/kernels.h"
+#include "plan/direct/slices.h"
 #include "problem/problem.h"
 
 namespace cleave {
@@ -20,7 +20,6 @@ namespace {
 constexpr int64_t kMostGroup = 64;     // channels of a group, made or gathered
 constexpr int64_t kMostSumTaps = 9;    // wgrad: of a filter, all of which a warp has sums of
 constexpr uint32_t kMostEights = 200;  // of K, over all classes: the kernel spells them out
-constexpr uint32_t kMostTogether = 8;  // slices of a cluster
 constexpr uint32_t kMostTaps = 64;     // along an axis
 constexpr int32_t kMostDilation = 32;
 constexpr uint32_t kWarps = kDirectThreads / 32;
@@ -40,7 +39,6 @@ constexpr double kMemoryShare = 0.85;
 constexpr double kGradientUs = 3.3, kTileClocks = 2000, kLineClocks = 34, kReadClocks = 10.2;
 constexpr double kWarpUs = 0.29, kCtaFactor = 1.13;
 constexpr double kMeetUs = 2, kSlicesFactor = 1.4, kClusterFactor = 1.2, kClustersFactor = 0.96;
-constexpr double kPairedSixes = 36;  // clusters of 6 that ran at a time on 132 SMs, two CTAs each; 40 did not
 
 /// Along an axis.
 uint32_t cells_of(Conv kind, const ConvAxis& axis) {
@@ -187,11 +185,8 @@ uint32_t channels_of(const Choice& choice) {
   return uint32_t(choice.problem.conv.kind == Conv::wgrad ? choice.problem.m : choice.problem.n);
 }
 
-/// So many CTAs each, of c: those that run at a time.
-double clusters_of(uint32_t together, const GemmConfig& c, const DeviceInfo& device) {
-  const uint32_t room = std::max(ctas_of_sm(c), 1u);
-  if (together == 6 && room == 2) return std::floor(kPairedSixes * device.num_sms / 132);
-  return resident_clusters(together, device) * room;
+uint32_t room_of(const GemmConfig& c) {
+  return std::max(ctas_of_sm(c), 1u);
 }
 
 /// wgrad: as many as fill the GPU, or one cluster, each with a tile at least. False if there are none.
@@ -200,7 +195,7 @@ bool set_slices(const GemmProblem& p, const DeviceInfo& device, uint32_t togethe
   GemmConfig c = shift_config(p, spec);
   const Cut cut = cut_of(c, p.conv);
   c.direct.pixels = round_up(cut.pixels, kPixelsOfStep);
-  const uint32_t clusters = alone ? 1 : uint32_t(clusters_of(together, c, device)) / blocks_of(p, c);
+  const uint32_t clusters = alone ? 1 : uint32_t(clusters_at_once(together, room_of(c), device)) / blocks_of(p, c);
   const int64_t most = std::min<int64_t>(std::max(clusters, 1u) * together, cut.tiles());
   const int64_t even = ceil_div(cut.tiles(), ceil_div(cut.tiles(), most));  // none has more tiles than another wants
   const int64_t slices =
@@ -223,9 +218,7 @@ double slices_us(const Choice& choice) {
 double predict_gradient_us(const Choice& choice, const DeviceInfo& device) {
   const GemmConfig& c = choice.config;
   const ConvLayout& conv = choice.problem.conv;
-  const double clusters = double(choice.blocks) / c.cluster.k, room = ctas_of_sm(c);
-  const double beside = std::min(std::ceil(clusters / resident_clusters(c.cluster.k, device)), room);
-  const double turns = std::ceil(clusters / clusters_of(c.cluster.k, c, device));
+  const auto [beside, turns] = turns_of(choice, room_of(c), device);
   const double tiles = std::ceil(choice.tiles / choice.blocks) * turns;
   const double busy = tiles * gradient_clocks(c, cut_of(c, conv), beside) / (device.clock_ghz * 1e3);
   const double memory =
@@ -266,10 +259,8 @@ std::optional<Spec> direct_shift_spec(const GemmProblem& p, const DeviceInfo& de
 std::optional<Choice> make_direct_shift_choice(const GemmProblem& problem, const DeviceInfo& device, const Spec& spec) {
   // A tuned file's tile may be anything.
   if (!is_tile(spec, problem.conv) || !is_served(problem, device)) return std::nullopt;
-  const bool back = problem.conv.kind == Conv::wgrad, sliced = spec.split == SplitKMode::parallel && spec.slices > 1;
-  if (spec.cluster_k == 0 || spec.cluster_k > kMostTogether || spec.slices % spec.cluster_k != 0) return std::nullopt;
-  if (spec.cluster_k > 1 && (!back || device.compute_capability < 90)) return std::nullopt;
-  if (sliced ? !back : spec.split != SplitKMode::none || spec.slices != 1) return std::nullopt;
+  const bool back = problem.conv.kind == Conv::wgrad;
+  if (!has_slices(spec, device) || (spec.slices > 1 && !back)) return std::nullopt;
   Choice choice{.spec = spec, .problem = problem};
   GemmProblem& p = choice.problem;
   (back ? p.m : p.n) *= p.batch;

@@ -9,6 +9,7 @@
 #include "cleave/config/smem_plan.h"
 #include "cleave/config/threads.h"
 #include "plan/direct/kernels.h"
+#include "plan/direct/slices.h"
 #include "problem/problem.h"
 
 namespace cleave {

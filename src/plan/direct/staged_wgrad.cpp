@@ -9,14 +9,15 @@
 #include "cleave/config/smem_plan.h"
 #include "cleave/conv/direct_conv.h"
 #include "plan/direct/kernels.h"
+#include "plan/direct/slices.h"
 #include "plan/direct/wgrad.h"
 #include "problem/problem.h"
 
 namespace cleave {
 namespace {
 
-constexpr uint32_t kChannels = 32;  // of a CTA: with 64 an H200 took 10 to 30 % longer
-constexpr uint32_t kLeastTaps = 6;  // along a line
+constexpr uint32_t kChannels[] = {8, 16, 32};  // of a CTA: with 64 an H200 took 10 to 30 % longer
+constexpr uint32_t kLeastTaps = 6;             // along a line
 constexpr uint32_t kMostStrip = 16;
 constexpr uint32_t kMostAhead = 8;
 constexpr uint32_t kMostRegisters = 96;  // of 128: sums, and a strip's gradients and a pixel as float32
@@ -25,12 +26,20 @@ constexpr uint32_t kLeastCtas = 2;       // of an SM: alone, one issues too litt
 constexpr uint32_t kCopied = 16;         // bytes at once
 constexpr int32_t kMostDilation = 8;
 
-// Fitted to 18 times of an H200, of which they are 10 % off (docs/notes/2026-11-convolution.md).
-constexpr double kLaunchUs = 3;
-constexpr double kLoadInstructions = 1.5, kLineInstructions = 200;
-constexpr double kIssueShare = 0.93;
-constexpr double kFirstBytesPerClock = 11.2;  // of an SM, while its CTAs wait for a column's first lines
-constexpr double kMemoryShare = 0.7;
+// Fitted to 330 times of 11 layers on an H200, of which the fastest cuts are 8 % off; 11 times of larger ones are 0.88
+// to 1.21 of what they took (docs/notes/2026-11-convolution.md).
+constexpr double kLineClocks = 283;  // of a line that waits, if no other CTA has the SM meanwhile
+constexpr double kMultiplyInstructions = 0.92, kLineInstructions = 122;
+constexpr double kFirstClocks = 1170, kFirstBytesPerClock = 100;  // until a column's first lines are there
+constexpr GradientCosts kCosts = {.launch = 0.84,
+                                  .cluster = 2.36,
+                                  .clusters = 1.41,
+                                  .clusters_factor = 1.51,
+                                  .slices = 3.95,
+                                  .slices_factor = 1.95,
+                                  .turn = 0.16,
+                                  .memory_share = 0.618,
+                                  .beside = 0.79};
 
 GemmConfig staged_config(const GemmProblem& p, const Spec& spec) {
   GemmConfig c = direct_config(p, spec, tap_line_vector(p));
@@ -38,6 +47,7 @@ GemmConfig staged_config(const GemmProblem& p, const Spec& spec) {
   c.tile.stages = 1 + spec.ahead;
   c.operands.a_major = c.operands.b_major = Major::mn;
   c.schedule.split = spec.split;
+  c.cluster.k = spec.cluster_k;
   return c;
 }
 
@@ -82,14 +92,16 @@ bool is_cut(const GemmProblem& p, const DeviceInfo& device, const Spec& spec, Ge
                  .tile_n = spec.tile_n,
                  .ahead = spec.ahead,
                  .split = spec.split,
-                 .slices = spec.slices};
-  if (spec != own || !has_plain_slices(spec)) return false;
+                 .slices = spec.slices,
+                 .cluster_k = spec.cluster_k};
+  if (spec != own || !has_slices(spec, device)) return false;
   if (spec.tile_m == 0 || spec.tile_m > kMostStrip || spec.ahead == 0 || spec.ahead > kMostAhead) return false;
   const uint32_t vector = tap_line_vector(p);
   if (spec.tile_n == 0 || spec.tile_n * size_of(p.a.dtype) % kCopied != 0 || spec.tile_n > kDirectThreads * vector)
     return false;
   c = staged_config(p, spec);
   if (vector % c.direct.group != 0 || spec.tile_n % vector != 0 || direct_places(c) == 0) return false;
+  if (spec.cluster_k > 1 && direct_made(c) % 4 != 0) return false;
   if (direct_sums(c) + (c.tile.m + 1) * vector > kMostRegisters) return false;
   if (pixels_of_strip(c) < staged_step(c) || !are_near(p, c)) return false;
   c.direct.pixels = staged_line_pixels(c, strips_of_line(p, c));
@@ -111,19 +123,22 @@ std::vector<uint32_t> strips_of(const GemmProblem& p) {
 
 std::optional<Spec> direct_staged_wgrad_spec(const GemmProblem& p, const DeviceInfo& device) {
   if (!is_served(p) || uint32_t(p.conv.axes[2].filter) < kLeastTaps) return std::nullopt;
-  const uint32_t channels = uint32_t(p.batch * p.conv.channels), blocks = ceil_div(channels, kChannels);
-  const uint32_t n = round_up(ceil_div(channels, blocks), kCopied / size_of(p.a.dtype));
+  const uint32_t channels = uint32_t(p.batch * p.conv.channels);
   std::optional<Spec> best;
   double least = std::numeric_limits<double>::infinity();
   for (const uint32_t strip : strips_of(p)) {
-    Spec spec{.family = KernelFamily::direct, .tile_m = strip, .tile_n = n, .ahead = kAhead};
-    GemmConfig c;
-    if (!is_cut(p, device, spec, c) || ctas_of_sm(c) < kLeastCtas) continue;
-    cut_into_slices(p, lines_of(p, c), int64_t(device.num_sms) * kLeastCtas / blocks_of(p, c), spec);
-    const auto choice = make_direct_staged_wgrad_choice(p, device, spec);
-    if (!choice) continue;
-    const double us = predict_direct_staged_wgrad_us(*choice, device);
-    if (us < least) best = spec, least = us;
+    for (const uint32_t most : kChannels) {
+      const uint32_t n = round_up(ceil_div(channels, ceil_div(channels, most)), kCopied / size_of(p.a.dtype));
+      const Spec spec{.family = KernelFamily::direct, .tile_m = strip, .tile_n = n, .ahead = kAhead};
+      GemmConfig c;
+      if (!is_cut(p, device, spec, c) || ctas_of_sm(c) < kLeastCtas) continue;
+      for (const Spec& own : sliced_specs(p, device, spec, blocks_of(p, c), lines_of(p, c), kLeastCtas)) {
+        const auto choice = make_direct_staged_wgrad_choice(p, device, own);
+        if (!choice) continue;
+        const double us = predict_direct_staged_wgrad_us(*choice, device);
+        if (us < least) best = own, least = us;
+      }
+    }
   }
   return best;
 }
@@ -137,8 +152,8 @@ std::optional<Choice> make_direct_staged_wgrad_choice(const GemmProblem& problem
   const int64_t lines = lines_of(problem, c);
   const uint32_t blocks = blocks_of(problem, c);
   if (lines > INT32_MAX || uint64_t(blocks) * spec.slices > INT32_MAX) return std::nullopt;
-  if ((spec.slices - 1) * ceil_div<int64_t>(lines, spec.slices) >= lines) return std::nullopt;  // an empty one
-  choice.problem.m *= problem.batch;                                                            // filters of all groups
+  if (has_empty_slices(spec, lines)) return std::nullopt;
+  choice.problem.m *= problem.batch;  // filters of all groups
   choice.problem.batch = 1;
   choice.blocks = blocks * spec.slices;
   choice.tiles = double(blocks);
@@ -163,21 +178,15 @@ DirectShape direct_staged_wgrad_shape(const Choice& choice) {
 
 double predict_direct_staged_wgrad_us(const Choice& choice, const DeviceInfo& device) {
   const GemmConfig& c = choice.config;
-  const ConvLayout& conv = choice.problem.conv;
   const DirectShape shape = direct_staged_wgrad_shape(choice);
-  const double multiply_adds = double(c.tile.m) * direct_sums(c);
-  const double conversions = size_of(c.operands.a) == 2 ? c.direct.vector : 0;
-  const double loads = (c.tile.m + pixels_of_strip(c)) * (conversions + kLoadInstructions);
-  const double instructions = shape.steps * (multiply_adds + loads + kLineInstructions);
-  const double of_sm = std::ceil(double(choice.blocks) / device.num_sms);
+  const double multiply_adds = c.tile.m * direct_sums(c) * kMultiplyInstructions;
+  const double issue = kDirectThreads / 32 * (multiply_adds + kLineInstructions) / 4;
+  const auto [beside, turns] = turns_of(choice, kLeastCtas, device);
   const double begun = 1 + double(shape.steps - 1) / shape.rows.divisor;
   const double first_lines = staged_reach(c) + (c.tile.stages - 2.0) * c.direct.height.stride;
-  const double first = begun * first_lines * staged_pixel_bytes(c) / kFirstBytesPerClock;
-  const double clocks = of_sm * (kDirectThreads / 32 * instructions / 4 / kIssueShare + first);
-  const double multiply = clocks / (device.clock_ghz * 1e3);
-  const double elements = (double(output_pixels(conv)) + double(image_pixels(conv))) * shape.channels;
-  const double memory = elements * size_of(c.operands.a) / (device.memory_gb_per_s * 1e3 * kMemoryShare);
-  return kLaunchUs + slice_sums_us(choice) + std::max(multiply, memory);
+  const double first = begun * (kFirstClocks + first_lines * staged_pixel_bytes(c) / kFirstBytesPerClock);
+  const double clocks = shape.steps * std::max(kLineClocks + issue, beside * issue) + beside * first;
+  return narrow_gradient_us(choice, device, turns, turns * clocks, kCosts);
 }
 
 }  // namespace cleave

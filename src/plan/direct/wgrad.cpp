@@ -1,44 +1,47 @@
 #include "plan/direct/wgrad.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "cleave/config/direct_work.h"
 #include "cleave/config/smem_plan.h"
 #include "cleave/epilogue.h"
 #include "plan/direct/kernels.h"
+#include "plan/direct/slices.h"
 #include "problem/problem.h"
 
 namespace cleave {
 namespace {
 
-constexpr uint32_t kMostVector = 8, kMostStrip = 8;
-constexpr uint32_t kChannels = 32;  // of a CTA
-constexpr uint32_t kMostSums = 80;  // of a thread; and, so that two CTAs share an SM,
+constexpr uint32_t kMostVector = 8, kLeastStrip = 4, kMostStrip = 8;
+constexpr uint32_t kPixelBytes[] = {16, 32, 64};  // of a CTA's channels
+constexpr uint32_t kMostSums = 80;                // of a thread; and, so that two CTAs share an SM,
 constexpr uint32_t kManySums = 40;
-constexpr uint32_t kMostWords = 96;  // sums and what is loaded: registers
-constexpr uint32_t kCtasOfSm = 2;    // in all
+constexpr uint32_t kMostWords = 96;  // of what is loaded; with the sums, if two CTAs share an SM
 
-// 0.8 to 1.2 of what an H200 took for 50 layers; lines of stride 2 in groups of 4 are a third below.
-constexpr double kLaunchUs = 2.4, kReductionUs = 4.6;
-constexpr double kMemoryShare = 0.75;
-constexpr double kMultiplyInstructions = 3.1, kLoadInstructions = 3.9;  // with conversions, addresses
+// Fitted to 2,217 times of 36 layers on an H200, of which the fastest cuts are 7 % off, and to 46 of larger ones
+// (docs/notes/2026-11-convolution.md).
+constexpr double kStripClocks = 744;  // for what a strip loads to arrive, if no other CTA has the SM meanwhile
+constexpr double kMultiplyInstructions = 2.42, kLoadInstructions = 9.2;  // with conversions, addresses
+constexpr GradientCosts kCosts = {.launch = 2.14,
+                                  .cluster = 1.42,
+                                  .clusters = 1.37,
+                                  .clusters_factor = 0.73,
+                                  .slices = 2.88,
+                                  .slices_factor = 1.4,
+                                  .turn = 1.53,
+                                  .memory_share = 0.759,
+                                  .beside = 0.77};
 
 /// Registers for what a thread loads.
 uint32_t words_of(const DirectAxis& axis, uint32_t strip, uint32_t vector, DType type) {
   return (strip + gathered_span(Conv::wgrad, axis, strip).size()) * std::max(vector * size_of(type) / 4, 1u);
 }
 
-/// The strip that wastes least of a line, the longest of those.
-uint32_t strip_of(const GemmProblem& p, uint32_t vector) {
-  const DirectAxis axis = direct_axis(Conv::wgrad, p.conv.axes[2]);
-  const auto length = uint32_t(outputs(p.conv.axes[2]));
-  const uint32_t sums = axis.taps * uint32_t(p.conv.channels) * vector;
-  uint32_t best = 1;
-  for (uint32_t strip = 2; strip <= std::min(kMostStrip, length); ++strip) {
-    if (sums + words_of(axis, strip, vector, p.a.dtype) > kMostWords && strip > 2) break;
-    if (strip <= 4 || round_up(length, strip) <= round_up(length, best)) best = strip;
-  }
-  return best;
+/// CTAs that share an SM.
+uint32_t room_of(const GemmConfig& c) {
+  const uint32_t words = words_of(c.direct.width, c.tile.m, c.direct.vector, c.operands.a);
+  return words + direct_sums(c) <= kMostWords ? 2 : 1;
 }
 
 int64_t lines_of(const ConvLayout& conv) {
@@ -66,16 +69,24 @@ uint32_t tap_line_vector(const GemmProblem& p) {
 std::optional<Spec> direct_wgrad_spec(const GemmProblem& p, const DeviceInfo& device) {
   if (!serves_tap_lines(p)) return std::nullopt;
   const uint32_t vector = tap_line_vector(p), channels = uint32_t(p.batch * p.conv.channels);
-  const uint32_t blocks = ceil_div(channels, kChannels), strip = strip_of(p, vector);
-  Spec spec{.family = KernelFamily::direct, .tile_m = strip, .tile_n = round_up(ceil_div(channels, blocks), vector)};
-  if (p.split_k_mode == SplitKMode::none) return spec;
-  const int64_t strips = lines_of(p.conv) * ceil_div<int64_t>(outputs(p.conv.axes[2]), strip);
-  const uint32_t places = std::max(direct_places(spec.tile_n, vector, uint32_t(p.conv.axes[1].filter)), 1u);
-  const int64_t most = std::min(lines_of(p.conv), std::max<int64_t>(strips / places, 1));
-  const int64_t slices = p.split_k_slices > 0 ? p.split_k_slices : int64_t(device.num_sms) * kCtasOfSm / blocks;
-  spec.slices = uint32_t(std::clamp<int64_t>(slices, 1, p.split_k_slices > 0 ? lines_of(p.conv) : most));
-  if (spec.slices > 1) spec.split = SplitKMode::parallel;
-  return spec;
+  const auto longest = uint32_t(outputs(p.conv.axes[2]));
+  std::optional<Spec> best;
+  double least = std::numeric_limits<double>::infinity();
+  for (const uint32_t bytes : kPixelBytes) {
+    const uint32_t blocks = ceil_div(channels, std::max(bytes / size_of(p.a.dtype), vector));
+    Spec spec{.family = KernelFamily::direct, .tile_n = round_up(ceil_div(channels, blocks), vector)};
+    for (uint32_t strip = std::min(kLeastStrip, longest); strip <= std::min(kMostStrip, longest); ++strip) {
+      spec.tile_m = strip;
+      const uint32_t room = room_of(direct_config(p, spec, vector));
+      for (const Spec& own : sliced_specs(p, device, spec, ceil_div(channels, spec.tile_n), lines_of(p.conv), room)) {
+        const auto choice = make_direct_wgrad_choice(p, device, own);
+        if (!choice) continue;
+        const double us = predict_direct_wgrad_us(*choice, device);
+        if (us < least) best = own, least = us;
+      }
+    }
+  }
+  return best;
 }
 
 std::optional<Choice> make_direct_wgrad_choice(const GemmProblem& problem, const DeviceInfo& device, const Spec& spec) {
@@ -90,15 +101,16 @@ std::optional<Choice> make_direct_wgrad_choice(const GemmProblem& problem, const
   GemmConfig& c = choice.config = direct_config(problem, spec, tap_line_vector(problem));
   c.operands.a_major = c.operands.b_major = Major::mn;
   c.schedule.split = spec.split;
-  const bool parallel = spec.split == SplitKMode::parallel && spec.cluster_k == 1;
-  if (parallel ? spec.slices < 2 || spec.slices > lines_of(conv) : spec.split != SplitKMode::none || spec.slices != 1)
-    return std::nullopt;
+  c.cluster.k = spec.cluster_k;
+  if (!has_slices(spec, device) || spec.slices > lines_of(conv)) return std::nullopt;
+  if (spec.cluster_k > 1 && (direct_made(c) % 4 != 0 || has_empty_slices(spec, lines_of(conv)))) return std::nullopt;
   if (c.direct.vector % c.direct.group != 0 || c.tile.n % c.direct.vector != 0 || c.tile.m > kMostStrip ||
       direct_sums(c) > kMostSums || words_of(c.direct.width, c.tile.m, c.direct.vector, p.a.dtype) > kMostWords ||
       direct_places(c) == 0 || smem_plan(c).bytes > uint32_t(device.shared_memory_per_block))
     return std::nullopt;
   const DirectShape shape = direct_wgrad_shape(choice);
-  const uint32_t blocks = shape.blocks.divisor, slices = ceil_div(shape.lines, shape.steps);
+  const uint32_t blocks = shape.blocks.divisor;
+  const uint32_t slices = spec.cluster_k > 1 ? spec.slices : ceil_div(shape.lines, shape.steps);
   choice.spec.slices = slices;  // fewer, where lines are dealt evenly
   if (slices == 1) choice.spec.split = c.schedule.split = SplitKMode::none;
   if (uint64_t(blocks) * slices > INT32_MAX || lines_of(conv) > INT32_MAX) return std::nullopt;
@@ -124,18 +136,14 @@ DirectShape direct_wgrad_shape(const Choice& choice) {
 
 double predict_direct_wgrad_us(const Choice& choice, const DeviceInfo& device) {
   const GemmConfig& c = choice.config;
-  const double taps = double(c.direct.height.taps) * c.direct.width.taps * c.direct.group;
-  const ConvLayout& conv = choice.problem.conv;
-  const double channels = double(choice.problem.m), made = double(output_pixels(conv));
-  const double running = std::min(1.0, double(choice.blocks) / device.num_sms);
-  const double met = c.tile.m + gathered_span(Conv::wgrad, c.direct.width, c.tile.m).size();  // of a strip
-  const double loads = met / c.tile.m * c.direct.height.taps;
-  const double instructions = made * channels * (taps * kMultiplyInstructions + loads * kLoadInstructions);
-  const double multiply = instructions / (device.num_sms * running * 128.0 * device.clock_ghz * 1e3);
-  const double bytes = (made + double(image_pixels(conv))) * channels * size_of(choice.problem.a.dtype);
-  const double memory = bytes / (device.memory_gb_per_s * 1e3 * kMemoryShare);
-  const double reduction = choice.spec.slices > 1 ? kReductionUs + slice_sums_us(choice) : 0;
-  return kLaunchUs + reduction + std::max(multiply, memory);
+  const DirectShape shape = direct_wgrad_shape(choice);
+  const double loads = c.tile.m + gathered_span(Conv::wgrad, c.direct.width, c.tile.m).size();  // of a strip
+  const double instructions = c.tile.m * direct_sums(c) * kMultiplyInstructions + loads * kLoadInstructions;
+  const double issue = kDirectThreads / 32 * instructions / 4;
+  const auto [beside, turns] = turns_of(choice, room_of(c), device);
+  const double strips = ceil_div(shape.steps * shape.columns.divisor, direct_places(c));  // of a thread
+  const double clocks = strips * std::max(kStripClocks + issue, beside * issue);
+  return narrow_gradient_us(choice, device, turns, turns * clocks, kCosts);
 }
 
 }  // namespace cleave

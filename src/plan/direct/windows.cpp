@@ -11,6 +11,7 @@
 #include "plan/choice/operand_layout.h"
 #include "plan/direct/kernels.h"
 #include "plan/direct/shift.h"
+#include "plan/direct/slices.h"
 #include "problem/problem.h"
 
 namespace cleave {

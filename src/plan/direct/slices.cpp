@@ -1,0 +1,139 @@
+#include "plan/direct/slices.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "cleave/config/direct_work.h"
+#include "cleave/conv/direct_conv.h"
+#include "plan/choice/resident_clusters.h"
+#include "plan/direct/kernels.h"
+#include "problem/problem.h"
+
+namespace cleave {
+namespace {
+
+constexpr uint32_t kMostTogether = 8;  // slices of a cluster
+
+/// What memory moves, in sectors, over what CTAs read of it: `c.tile.n` channels of each pixel.
+double sector_factor(const GemmConfig& c, const GemmProblem& p) {
+  constexpr double kSector = 32, kPiece = 16;  // bytes; pixels are multiples of the latter
+  const double bytes = c.tile.n * size_of(c.operands.a);
+  if (bytes <= kPiece || p.b.stride_row * size_of(p.b.dtype) % int64_t(kSector) == 0)
+    return std::max(1.0, kSector / bytes);
+  return 1 + kPiece / bytes;  // every other pixel's begin within one
+}
+
+double meeting_us(const Choice& choice, const GradientCosts& costs) {
+  const uint32_t slices = choice.spec.slices, together = choice.spec.cluster_k, clusters = slices / together;
+  if (slices == 1) return 0;
+  if (together == 1) return costs.slices + costs.slices_factor * slice_sums_us(choice);
+  if (clusters == 1) return costs.cluster;
+  return costs.cluster + costs.clusters + costs.clusters_factor * clusters / together * sums_us(choice);
+}
+
+}  // namespace
+
+void reserve_slices(Choice& choice, uint32_t blocks, uint32_t slices) {
+  choice.schedule.slices = slices;
+  if (slices == 1) return;
+  const uint32_t together = choice.config.cluster.k;  // which leave one part
+  if (together > 1) {
+    const uint32_t clusters = slices / together;
+    if (clusters == 1) return;
+    choice.counter_bytes = round_up<uint64_t>(uint64_t(blocks) * together * sizeof(uint32_t), 16);
+    choice.partial_bytes = uint64_t(blocks) * clusters * direct_made(choice.config) * sizeof(float);
+    return;
+  }
+  const uint64_t counters = uint64_t(blocks) * DirectReduction(slices).counters();
+  choice.counter_bytes = round_up<uint64_t>(counters * sizeof(uint32_t), 16);
+  choice.partial_bytes = uint64_t(blocks) * slices * direct_made(choice.config) * sizeof(float);
+}
+
+void cut_into_slices(const GemmProblem& p, int64_t tiles, int64_t most, Spec& spec) {
+  if (p.split_k_mode == SplitKMode::none) return;
+  const int64_t slices = std::clamp<int64_t>(most, 1, tiles), asked = p.split_k_slices;
+  spec.slices = uint32_t(asked > 0 ? std::min(asked, tiles) : ceil_div(tiles, ceil_div(tiles, slices)));
+  if (spec.slices > 1) spec.split = SplitKMode::parallel;
+}
+
+bool has_plain_slices(const Spec& spec) {
+  if (spec.cluster_k != 1) return false;
+  return spec.slices > 1 ? spec.split == SplitKMode::parallel : spec.slices == 1 && spec.split == SplitKMode::none;
+}
+
+bool has_slices(const Spec& spec, const DeviceInfo& device) {
+  if (has_plain_slices(spec)) return true;
+  const bool together = spec.cluster_k > 1 && spec.cluster_k <= kMostTogether && spec.slices % spec.cluster_k == 0;
+  return together && spec.slices > 0 && spec.split == SplitKMode::parallel && device.compute_capability >= 90;
+}
+
+std::vector<Spec> sliced_specs(const GemmProblem& p, const DeviceInfo& device, const Spec& spec, uint32_t blocks,
+                               int64_t tiles, uint32_t room) {
+  if (p.split_k_mode == SplitKMode::none) return {spec};
+  std::vector<Spec> specs;
+  const auto even = [&](int64_t most) {  // of which none is empty
+    return ceil_div(tiles, ceil_div(tiles, std::clamp<int64_t>(most, 1, tiles)));
+  };
+  const int64_t filling = int64_t(device.num_sms) * room / blocks, asked = even(p.split_k_slices);
+  const auto add = [&](int64_t slices, uint32_t together) {
+    if (slices < 1 || slices > tiles || (p.split_k_slices > 0 && slices != asked)) return;
+    Spec own = spec;
+    own.slices = uint32_t(slices);
+    own.cluster_k = together;
+    if (slices > 1) own.split = SplitKMode::parallel;
+    if (!has_slices(own, device)) return;
+    if (std::find(specs.begin(), specs.end(), own) == specs.end()) specs.push_back(own);
+  };
+  for (const int64_t most : {int64_t(1), filling, filling / 2, asked}) add(even(most), 1);
+  for (const uint32_t together : {2u, 4u, kMostTogether}) {
+    const auto at_once = int64_t(clusters_at_once(together, room, device)) / blocks;
+    for (const int64_t clusters : {int64_t(1), at_once, at_once / 2, asked / together})
+      add(clusters * together, together);
+  }
+  return specs;
+}
+
+double clusters_at_once(uint32_t together, uint32_t room, const DeviceInfo& device) {
+  constexpr double kPairedSixes = 36;  // clusters of 6 that ran at a time on 132 SMs, two CTAs each; 40 did not
+  if (together == 6 && room == 2) return std::floor(kPairedSixes * device.num_sms / 132);
+  return resident_clusters(together, device) * room;
+}
+
+Turns turns_of(const Choice& choice, uint32_t room, const DeviceInfo& device) {
+  const uint32_t together = choice.config.cluster.k;
+  const double clusters = double(choice.blocks) / together;
+  return {.beside = std::min(std::ceil(clusters / resident_clusters(together, device)), double(room)),
+          .turns = std::ceil(clusters / clusters_at_once(together, room, device))};
+}
+
+double narrow_gradient_us(const Choice& choice, const DeviceInfo& device, double turns, double clocks,
+                          const GradientCosts& costs) {
+  const GemmProblem& p = choice.problem;
+  const double elements = (double(output_pixels(p.conv)) + double(image_pixels(p.conv))) * double(p.m);
+  const double bytes = elements * size_of(p.a.dtype) * sector_factor(choice.config, p);
+  const double memory = bytes / (device.memory_gb_per_s * 1e3 * costs.memory_share);
+  const double work = clocks / (device.clock_ghz * 1e3);
+  const double others = (turns - 1) * costs.turn + meeting_us(choice, costs);
+  return costs.launch + others + std::max(work, memory) + costs.beside * std::min(work, memory);
+}
+
+bool deal_slices(Choice& choice, int64_t tiles, uint32_t blocks) {
+  const uint32_t slices = choice.spec.slices;
+  if (tiles * blocks > INT32_MAX || slices > tiles) return false;
+  deal_tiles(choice, tiles * blocks, blocks, blocks * slices);
+  reserve_slices(choice, blocks, slices);
+  return true;
+}
+
+double sums_us(const Choice& choice) {
+  constexpr double kBytesPerUs = 50e3;  // of a CTA: an H200 took 1.7 to 2.7 us for 100 KB, kernel by kernel
+  return direct_made(choice.config) * sizeof(float) / kBytesPerUs;
+}
+
+double slice_sums_us(const Choice& choice) {
+  if (choice.spec.slices == 1) return 0;
+  const DirectReduction of(choice.spec.slices);
+  return double(of.team + of.teams) * sums_us(choice);
+}
+
+}  // namespace cleave

@@ -1,0 +1,64 @@
+// How weight gradients that convolve directly split K (cleave/split_k/block_slices.h): into how many slices, which of
+// them meet in clusters, and what that costs.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "plan/choice/choice.h"
+
+namespace cleave {
+
+/// Cuts each of `blocks` of a weight gradient into slices, and makes room for their partial sums.
+void reserve_slices(Choice& choice, uint32_t blocks, uint32_t slices);
+
+/// As many slices of a weight gradient's tiles as are asked for, else `most`, none of which is empty.
+void cut_into_slices(const GemmProblem& problem, int64_t tiles, int64_t most, Spec& spec);
+
+/// Whether a weight gradient is in one piece, or in parallel slices.
+bool has_plain_slices(const Spec& spec);
+
+/// The same, or in slices some of which meet in each cluster.
+bool has_slices(const Spec& spec, const DeviceInfo& device);
+
+/// The ways to cut a weight gradient's `tiles` that are worth a look, where `spec` says the rest, and an SM has room
+/// for `room` CTAs: one piece; slices that fill the GPU, or half of it; and clusters of slices, one, or that many.
+std::vector<Spec> sliced_specs(const GemmProblem& problem, const DeviceInfo& device, const Spec& spec, uint32_t blocks,
+                               int64_t tiles, uint32_t room);
+
+/// Clusters that run at a time, where an SM has room for `room` CTAs.
+double clusters_at_once(uint32_t together, uint32_t room, const DeviceInfo& device);
+
+/// How a choice's CTAs share the SMs: how many are beside each other on one, and in how many turns they come.
+struct Turns {
+  double beside, turns;
+};
+Turns turns_of(const Choice& choice, uint32_t room, const DeviceInfo& device);
+
+/// What a weight gradient of narrow groups takes, in us, beside its work: the launch; slices that meet in a cluster;
+/// clusters, and slices by themselves, which meet in memory (the factors multiply sums_us); each turn after the first.
+/// Memory has that share of its speed. Work and memory hide each other, but for `beside` of the shorter.
+struct GradientCosts {
+  double launch, cluster, clusters, clusters_factor, slices, slices_factor, turn, memory_share, beside;
+};
+
+/// With so many clocks of work in all turns.
+double narrow_gradient_us(const Choice& choice, const DeviceInfo& device, double turns, double clocks,
+                          const GradientCosts& costs);
+
+/// Whether slices would be empty, with `tiles` dealt evenly; but for some of the last cluster, which may.
+inline bool has_empty_slices(const Spec& spec, int64_t tiles) {
+  const int64_t slices = spec.slices - (spec.cluster_k - 1);
+  return (slices - 1) * ceil_div<int64_t>(tiles, spec.slices) >= tiles;
+}
+
+/// Deals a weight gradient's tiles, of each of `blocks`, to the slices of its spec; false where there are too many.
+bool deal_slices(Choice& choice, int64_t tiles, uint32_t blocks);
+
+/// For a CTA's sums to come from, or go to, other CTAs once.
+double sums_us(const Choice& choice);
+
+/// Until the slices of a weight gradient are added up, from the last CTA's end on (split_k/slice_sums.h).
+double slice_sums_us(const Choice& choice);
+
+}  // namespace cleave
