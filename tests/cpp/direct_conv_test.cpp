@@ -246,6 +246,20 @@ TEST(DirectConv, SlicesOfWeightGradientsHaveEveryLineOnce) {
   }
 }
 
+TEST(DirectConv, WeightGradientsThatReachFarHaveShortStrips) {
+  const auto strip = [](const ConvAxis& axis, DType type) {
+    GemmProblem p = implicit_gemm(
+        {.kind = Conv::wgrad, .images = 2, .channels = 1, .filters = 1, .axes = {kNone, axis, axis}}, 64, type, type);
+    p.kernel = KernelFamily::direct;
+    const std::optional<Spec> spec = direct_wgrad_spec(p, h100());
+    return spec ? spec->tile_m : 0;
+  };
+  EXPECT_EQ(strip({.size = 65, .filter = 3, .dilation = 9}, DType::f16), 3u);
+  EXPECT_EQ(strip({.size = 65, .filter = 5, .stride = 4, .dilation = 2}, DType::f16), 3u);
+  EXPECT_EQ(strip({.size = 65, .filter = 9, .stride = 4}, DType::f32), 3u);
+  EXPECT_GE(strip({.size = 65, .filter = 3}, DType::f16), 4u);
+}
+
 TEST(DirectConv, TeamsOfSlicesHaveEachOnce) {
   for (uint32_t slices = 1; slices <= 600; ++slices) {
     const DirectReduction of(slices);

@@ -20,8 +20,8 @@ namespace {
 constexpr uint32_t kChannels[] = {16, 32, 64};  // of a CTA
 constexpr uint32_t kWidest = 2;                 // of a thread, but for groups of more: else too many are idle
 
-// Fitted to 1,228 times of 25 layers on an H200, of which the fastest cuts are 7 % off, and to 46 of larger ones, which
-// are 11 % off (docs/notes/2026-11-convolution.md).
+// Fitted to 1,228 times of 25 layers on an H200, of which the fastest cuts are 13 % off, and to 46 of larger ones,
+// which are 9 % off (docs/notes/2026-11-convolution.md).
 constexpr double kLineClocks = 253;  // of a line that waits, if no other CTA has the SM meanwhile
 constexpr double kMultiplyInstructions = 0.64, kLoadInstructions = 7.6, kLineInstructions = 80;
 constexpr GradientCosts kCosts = {.launch = 1.9,
@@ -70,7 +70,7 @@ bool is_cut(const GemmProblem& p, const DeviceInfo& device, const Spec& spec) {
                  .cluster_k = spec.cluster_k};
   if (spec != own || !has_slices(spec, device)) return false;
   const GemmConfig c = columns_config(p, spec);
-  if (spec.cluster_k > 1 && direct_made(c) % 4 != 0) return false;
+  if (!can_meet(c)) return false;
   return has_columns(c) && spec.slices <= column_cells(c, p.conv);
 }
 

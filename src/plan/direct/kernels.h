@@ -31,7 +31,8 @@ inline bool has_narrow_groups(const GemmProblem& p) {
 bool are_countable(const ConvLayout& conv, uint32_t most_taps, int32_t most_dilation);
 
 /// Parts of `total` that are as even as they can be, `most` of them: none is empty.
-inline uint32_t even_parts(uint32_t total, uint32_t most) {
+template <class Integer>
+Integer even_parts(Integer total, Integer most) {
   return ceil_div(total, ceil_div(total, most));
 }
 

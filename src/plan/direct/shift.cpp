@@ -197,7 +197,7 @@ bool set_slices(const GemmProblem& p, const DeviceInfo& device, uint32_t togethe
   c.direct.pixels = round_up(cut.pixels, kPixelsOfStep);
   const uint32_t clusters = alone ? 1 : uint32_t(clusters_at_once(together, room_of(c), device)) / blocks_of(p, c);
   const int64_t most = std::min<int64_t>(std::max(clusters, 1u) * together, cut.tiles());
-  const int64_t even = ceil_div(cut.tiles(), ceil_div(cut.tiles(), most));  // none has more tiles than another wants
+  const int64_t even = even_parts(cut.tiles(), most);  // none has more tiles than another wants
   const int64_t slices =
       p.split_k_slices > 0 ? std::min<int64_t>(p.split_k_slices, cut.tiles()) : round_up(even, int64_t(together));
   if (slices < together || slices > cut.tiles() || slices % together != 0) return false;

@@ -16,7 +16,7 @@ constexpr uint32_t kMostTogether = 8;  // slices of a cluster
 
 /// What memory moves, in sectors, over what CTAs read of it: `c.tile.n` channels of each pixel.
 double sector_factor(const GemmConfig& c, const GemmProblem& p) {
-  constexpr double kSector = 32, kPiece = 16;  // bytes; pixels are multiples of the latter
+  constexpr double kSector = 32, kPiece = 16;  // bytes; pixels are multiples of the latter as a rule
   const double bytes = c.tile.n * size_of(c.operands.a);
   if (bytes <= kPiece || p.b.stride_row * size_of(p.b.dtype) % int64_t(kSector) == 0)
     return std::max(1.0, kSector / bytes);
@@ -52,7 +52,7 @@ void reserve_slices(Choice& choice, uint32_t blocks, uint32_t slices) {
 void cut_into_slices(const GemmProblem& p, int64_t tiles, int64_t most, Spec& spec) {
   if (p.split_k_mode == SplitKMode::none) return;
   const int64_t slices = std::clamp<int64_t>(most, 1, tiles), asked = p.split_k_slices;
-  spec.slices = uint32_t(asked > 0 ? std::min(asked, tiles) : ceil_div(tiles, ceil_div(tiles, slices)));
+  spec.slices = uint32_t(asked > 0 ? std::min(asked, tiles) : even_parts(tiles, slices));
   if (spec.slices > 1) spec.split = SplitKMode::parallel;
 }
 
@@ -71,9 +71,7 @@ std::vector<Spec> sliced_specs(const GemmProblem& p, const DeviceInfo& device, c
                                int64_t tiles, uint32_t room) {
   if (p.split_k_mode == SplitKMode::none) return {spec};
   std::vector<Spec> specs;
-  const auto even = [&](int64_t most) {  // of which none is empty
-    return ceil_div(tiles, ceil_div(tiles, std::clamp<int64_t>(most, 1, tiles)));
-  };
+  const auto even = [&](int64_t most) { return even_parts(tiles, std::clamp<int64_t>(most, 1, tiles)); };
   const int64_t filling = int64_t(device.num_sms) * room / blocks, asked = even(p.split_k_slices);
   const auto add = [&](int64_t slices, uint32_t together) {
     if (slices < 1 || slices > tiles || (p.split_k_slices > 0 && slices != asked)) return;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "cleave/config/direct_work.h"
 #include "plan/choice/choice.h"
 
 namespace cleave {
@@ -20,6 +21,11 @@ bool has_plain_slices(const Spec& spec);
 
 /// The same, or in slices some of which meet in each cluster.
 bool has_slices(const Spec& spec, const DeviceInfo& device);
+
+/// Whether clusters can add up what a CTA makes, by four elements.
+inline bool can_meet(const GemmConfig& c) {
+  return c.cluster.k == 1 || direct_made(c) % 4 == 0;
+}
 
 /// The ways to cut a weight gradient's `tiles` that are worth a look, where `spec` says the rest, and an SM has room
 /// for `room` CTAs: one piece; slices that fill the GPU, or half of it; and clusters of slices, one, or that many.

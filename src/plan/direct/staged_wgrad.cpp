@@ -101,7 +101,7 @@ bool is_cut(const GemmProblem& p, const DeviceInfo& device, const Spec& spec, Ge
     return false;
   c = staged_config(p, spec);
   if (vector % c.direct.group != 0 || spec.tile_n % vector != 0 || direct_places(c) == 0) return false;
-  if (spec.cluster_k > 1 && direct_made(c) % 4 != 0) return false;
+  if (!can_meet(c)) return false;
   if (direct_sums(c) + (c.tile.m + 1) * vector > kMostRegisters) return false;
   if (pixels_of_strip(c) < staged_step(c) || !are_near(p, c)) return false;
   c.direct.pixels = staged_line_pixels(c, strips_of_line(p, c));

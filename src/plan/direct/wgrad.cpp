@@ -13,13 +13,14 @@
 namespace cleave {
 namespace {
 
-constexpr uint32_t kMostVector = 8, kLeastStrip = 4, kMostStrip = 8;
-constexpr uint32_t kPixelBytes[] = {16, 32, 64};  // of a CTA's channels
-constexpr uint32_t kMostSums = 80;                // of a thread; and, so that two CTAs share an SM,
+constexpr uint32_t kMostVector = 8, kMostStrip = 8;
+constexpr uint32_t kLeastStrip = 4;  // shorter ones share too little: where registers do not suffice
+constexpr uint32_t kFewBytes[] = {16, 32}, kChannels = 32;  // of a CTA
+constexpr uint32_t kMostSums = 80;                          // of a thread; and, so that two CTAs share an SM,
 constexpr uint32_t kManySums = 40;
 constexpr uint32_t kMostWords = 96;  // of what is loaded; with the sums, if two CTAs share an SM
 
-// Fitted to 2,217 times of 36 layers on an H200, of which the fastest cuts are 7 % off, and to 46 of larger ones
+// Fitted to 2,217 times of 36 layers on an H200, of which the fastest cuts are 9 % off, and to 46 of larger ones
 // (docs/notes/2026-11-convolution.md).
 constexpr double kStripClocks = 744;  // for what a strip loads to arrive, if no other CTA has the SM meanwhile
 constexpr double kMultiplyInstructions = 2.42, kLoadInstructions = 9.2;  // with conversions, addresses
@@ -72,10 +73,11 @@ std::optional<Spec> direct_wgrad_spec(const GemmProblem& p, const DeviceInfo& de
   const auto longest = uint32_t(outputs(p.conv.axes[2]));
   std::optional<Spec> best;
   double least = std::numeric_limits<double>::infinity();
-  for (const uint32_t bytes : kPixelBytes) {
-    const uint32_t blocks = ceil_div(channels, std::max(bytes / size_of(p.a.dtype), vector));
+  for (const uint32_t most : {kFewBytes[0] / size_of(p.a.dtype), kFewBytes[1] / size_of(p.a.dtype), kChannels}) {
+    const uint32_t blocks = ceil_div(channels, std::max(most, vector));
     Spec spec{.family = KernelFamily::direct, .tile_n = round_up(ceil_div(channels, blocks), vector)};
-    for (uint32_t strip = std::min(kLeastStrip, longest); strip <= std::min(kMostStrip, longest); ++strip) {
+    for (uint32_t strip = std::min(kMostStrip, longest); strip > 0; --strip) {
+      if (strip < kLeastStrip && best) break;
       spec.tile_m = strip;
       const uint32_t room = room_of(direct_config(p, spec, vector));
       for (const Spec& own : sliced_specs(p, device, spec, ceil_div(channels, spec.tile_n), lines_of(p.conv), room)) {
@@ -103,7 +105,7 @@ std::optional<Choice> make_direct_wgrad_choice(const GemmProblem& problem, const
   c.schedule.split = spec.split;
   c.cluster.k = spec.cluster_k;
   if (!has_slices(spec, device) || spec.slices > lines_of(conv)) return std::nullopt;
-  if (spec.cluster_k > 1 && (direct_made(c) % 4 != 0 || has_empty_slices(spec, lines_of(conv)))) return std::nullopt;
+  if (!can_meet(c) || (spec.cluster_k > 1 && has_empty_slices(spec, lines_of(conv)))) return std::nullopt;
   if (c.direct.vector % c.direct.group != 0 || c.tile.n % c.direct.vector != 0 || c.tile.m > kMostStrip ||
       direct_sums(c) > kMostSums || words_of(c.direct.width, c.tile.m, c.direct.vector, p.a.dtype) > kMostWords ||
       direct_places(c) == 0 || smem_plan(c).bytes > uint32_t(device.shared_memory_per_block))
