@@ -106,7 +106,8 @@ TEST(DirectAtOnce, SpillsNothing) {
   const ConvAxis axis{.size = 14, .filter = 3, .pad_begin = 1, .pad_end = 1};
   for (const Conv kind : {Conv::fprop, Conv::dgrad}) {
     for (const int32_t stride : {1, 2}) add(square(kind, 3, stride));
-    add(square(kind, 5, 1));
+    for (const int32_t taps : {5, 7}) add(square(kind, taps, 1));
+    add(square(kind, 7, 2));
     add(depthwise(kind, axis, axis, 96, 4));
     GemmProblem p = square(kind, 3, 1);
     p.bias = Bias::row;
@@ -131,6 +132,27 @@ TEST(DirectAtOnce, CutsOfATunedFileMayBeAnything) {
     EXPECT_FALSE(serves(p, cut)) << cut;
   EXPECT_FALSE(serves(square(Conv::dgrad, 3, 2), "direct 3x64 at_once columns 2")) << "half a cell along the line";
   EXPECT_FALSE(serves(square(Conv::wgrad, 3, 1), "direct 4x64 at_once columns 2"));
+}
+
+TEST(DirectAtOnce, ALineOfTapsIsHeldWhereNotAllAre) {
+  const auto config = [](int32_t taps, const char* cut) { return choose(square(Conv::fprop, taps, 1), cut)->config; };
+  EXPECT_TRUE(holds_all_filters(config(5, "direct 2x64 at_once columns 2")));
+  const GemmConfig c = config(7, "direct 2x64 at_once columns 2");
+  EXPECT_FALSE(holds_all_filters(c));
+  const uint32_t pieces = at_once_filter_bytes(c) / at_once_filter_piece(c);
+  EXPECT_EQ(pieces, 49u);
+  for (uint32_t i = 0; i < pieces; ++i) {
+    uint32_t lines = 0;
+    for (uint32_t r = 0; r < 7; ++r) lines += has_filter_line(c, i, r);
+    EXPECT_GE(lines, 1u) << i;
+    EXPECT_LE(lines, 2u) << i;
+  }
+  for (uint32_t r = 0; r < 7; ++r) {
+    uint32_t held = 0;
+    for (uint32_t i = 0; i < pieces; ++i) held += has_filter_line(c, i, r) * 2;
+    EXPECT_GE(held, 14u) << "two channels' taps";
+    EXPECT_LE(held, 18u);
+  }
 }
 
 /// 16 bytes of them at a time, which belong to nobody else.

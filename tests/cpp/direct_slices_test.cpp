@@ -73,7 +73,6 @@ TEST(DirectSlices, MeetInClustersOnHopperOnly) {
   spec.split = SplitKMode::parallel;
   spec.slices = 8, spec.cluster_k = 4;
   EXPECT_TRUE(has_slices(spec, h100()));
-  EXPECT_FALSE(has_plain_slices(spec));
   EXPECT_FALSE(has_slices(spec, ampere));
   spec.cluster_k = 3;
   EXPECT_FALSE(has_slices(spec, h100())) << "no whole clusters";

@@ -4,7 +4,8 @@
 // Roles      a thread makes `tile.m` neighbours of a line, `direct.vector` channels of each; neighbouring threads have
 //            neighbouring channels, then the next strips: along the line, of the next line, of the next image
 // Operands   all pixels that a strip meets straight from global memory, begun one after another before the first is
-//            used. Filters, as they lie, come at the same time and are shared by the CTA
+//            used. Filters, as they lie, come at the same time and are shared by the CTA; a thread has all of its own in
+//            registers, or a line of taps at a time
 // Sums       float32, in the order of the taps
 #pragma once
 
@@ -56,13 +57,16 @@ class DirectAtOnce {
     share_filters(own);
     __syncthreads();
     if (!exists) return;
+    const uint32_t own_filters = shared_ + lane * kOfChannel;
     Piece filters[kPieces];
-    CLEAVE_UNROLL
-    for (uint32_t i = 0; i < kPieces; ++i)
-      ptx::load_shared<kPiece>(shared_ + lane * kOfChannel + i * kPiece, filters[i].words);
+    if constexpr (holds_all_filters(C)) {
+      CLEAVE_UNROLL
+      for (uint32_t i = 0; i < kPieces; ++i) ptx::load_shared<kPiece>(own_filters + i * kPiece, filters[i].words);
+    }
     float sums[kStrip][kVector] = {};
     CLEAVE_UNROLL
     for (uint32_t r = 0; r < kDown.taps; ++r) {
+      if constexpr (!holds_all_filters(C)) load_line(own_filters, r, filters);
       // A tap that a line does not meet has zeros for pixels, but may be infinite.
       if (has_classes(kDown) && !is_inside(meets(line, r), p_.shape.gathered[0])) continue;
       multiply(r, lines[r], filters, sums);
@@ -99,6 +103,15 @@ class DirectAtOnce {
     for (uint32_t i = 0; i < kOwn; ++i) {
       const uint32_t at = (i * kDirectThreads + threadIdx.x) * 16;
       if (at < C.tile.n * kOfChannel) ptx::store_shared_128(shared_ + at, own[i].words);
+    }
+  }
+
+  /// What line `r` wants, and the one before has not left there.
+  CLEAVE_DEVICE static void load_line(uint32_t from, uint32_t r, Piece (&filters)[kPieces]) {
+    CLEAVE_UNROLL
+    for (uint32_t i = 0; i < kPieces; ++i) {
+      const bool there = r > 0 && has_filter_line(C, i, r - 1);
+      if (has_filter_line(C, i, r) && !there) ptx::load_shared<kPiece>(from + i * kPiece, filters[i].words);
     }
   }
 

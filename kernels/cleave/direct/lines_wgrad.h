@@ -40,9 +40,10 @@ class DirectLinesWgrad {
   CLEAVE_DEVICE void run() {
     if (threadIdx.x < kShiftZeros / 4) ptx::store_shared_32(smem_ + threadIdx.x * 4, 0);
     uint32_t stage = smem_ + kShiftZeros;
-    load(blockIdx.x, stage);
+    const uint32_t first = first_tile<C>(p_.shape);
+    load(first, stage);
     WarpSums sums = {};
-    for (uint32_t cta = blockIdx.x; cta < p_.shape.tiles; cta += gridDim.x) {
+    for (uint32_t cta = first; cta < p_.shape.tiles; cta += gridDim.x) {
       ptx::copy_async_wait<0>();
       __syncthreads();  // the other stage's readers are done, too
       const uint32_t other = 2 * (smem_ + kShiftZeros) + line_stage_bytes(C) - stage;

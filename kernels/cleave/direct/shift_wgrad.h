@@ -40,14 +40,14 @@ class DirectShiftWgrad {
         smem_(ptx::shared_address(shared)),
         columns_(shift_reach(Conv::wgrad, C.direct.width, p.shape.cells[1])),
         strips_(ceil_div(p.shape.cells[1], 8u)),
-        own_(own_slice<C>(p.shape)) {
+        block_(own_slice<C>(p.shape).block) {
     const uint32_t of = threadIdx.x / 32 % C.warps.m;
     filter0_ = of / kParts * 16;
     channel0_ = of % kParts * 16;
   }
 
   CLEAVE_DEVICE void run() {
-    uint32_t next = own_.slice * p_.shape.blocks.divisor + own_.block, stage = smem_ + shift_notes_bytes(C);
+    uint32_t next = first_tile<C>(p_.shape), stage = smem_ + shift_notes_bytes(C);
     if (threadIdx.x < kShiftZeros / 4) ptx::store_shared_32(smem_ + threadIdx.x * 4, 0);
     __syncthreads();
     load(next, stage);
@@ -81,7 +81,7 @@ class DirectShiftWgrad {
 
   /// Line by line of the tile, each of whole strips.
   CLEAVE_DEVICE void load_gradients(const DirectTile& tile, uint32_t stage) const {
-    const uint32_t *const cells = p_.shape.cells, width = strips_ * 8, filter0 = own_.block * C.tile.n;
+    const uint32_t *const cells = p_.shape.cells, width = strips_ * 8, filter0 = block_ * C.tile.n;
     const uint32_t image0 = tile.image * p_.shape.together, line0 = tile.row * cells[0];
     const uint32_t column0 = tile.column * cells[1], columns = min_of(cells[1], p_.shape.made[1] - column0);
     const int64_t line_elements = p_.shape.made[1] * p_.a.stride;
@@ -207,7 +207,7 @@ class DirectShiftWgrad {
   }
 
   CLEAVE_DEVICE void store(uint32_t i, float sum) const {
-    const uint32_t filter = own_.block * C.tile.n + i / kRow, column = i % kRow;
+    const uint32_t filter = block_ * C.tile.n + i / kRow, column = i % kRow;
     if (filter < p_.shape.channels && column < kTaps * kDepth) store_sum<C>(p_.epilogue, filter, column, sum);
   }
 
@@ -215,7 +215,7 @@ class DirectShiftWgrad {
   float* shared_;
   const uint32_t smem_, lane_ = threadIdx.x % 32;
   const uint32_t columns_, strips_;  // of a line of a tile: gathered pixels, and strips of outputs
-  const BlockSlice own_;
+  const uint32_t block_;
   uint32_t filter0_, channel0_;  // the warp's: of the CTA's filters, and after the first channel of their group
 };
 

@@ -47,7 +47,8 @@ class DirectSpreadWgrad {
 
   CLEAVE_DEVICE void run() {
     uint32_t stage = smem_;
-    Tile tile = locate_tile(blockIdx.x);
+    const uint32_t first = first_tile<C>(p_.shape);
+    Tile tile = locate_tile(first);
     Pixels own;
     load(tile, 0, own);
     CLEAVE_NO_UNROLL
@@ -57,7 +58,7 @@ class DirectSpreadWgrad {
       store_words(stage, i, words);
     }
     float sums[kBlocks][kPairs][4] = {};
-    for (uint32_t cta = blockIdx.x; cta < p_.shape.tiles; cta += gridDim.x) {
+    for (uint32_t cta = first; cta < p_.shape.tiles; cta += gridDim.x) {
       __syncthreads();  // the other stage's readers are done, too
       const uint32_t other = 2 * smem_ + tap_words(C) * 4 - stage;
       const bool last = cta + gridDim.x >= p_.shape.tiles;

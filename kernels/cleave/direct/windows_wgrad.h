@@ -44,7 +44,7 @@ class DirectWindowsWgrad {
   }
 
   CLEAVE_DEVICE void run() {
-    uint32_t next = blockIdx.x, stage = smem_;
+    uint32_t next = first_tile<C>(p_.shape), stage = smem_;
     load(next, stage);
     float sums[kRowBlocks][kColBlocks][4] = {};
     for (uint32_t cta = next; cta < p_.shape.tiles; cta = next) {

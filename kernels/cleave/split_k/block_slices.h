@@ -22,6 +22,14 @@ CLEAVE_DEVICE BlockSlice own_slice(const DirectShape& shape) {
   return {block, cluster * C.cluster.k + blockIdx.x % C.cluster.k, gridDim.x / shape.blocks.divisor};
 }
 
+/// The first of a block's tiles that the CTA has, where its slices take turns: the next is gridDim.x tiles further on.
+template <GemmConfig C>
+CLEAVE_DEVICE uint32_t first_tile(const DirectShape& shape) {
+  if constexpr (C.cluster.k == 1) return blockIdx.x;
+  const BlockSlice own = own_slice<C>(shape);
+  return own.slice * shape.blocks.divisor + own.block;
+}
+
 /// By all threads, when each has its part of the CTA's `Made` sums in `shared`. Calls `store(element, sum)` with what
 /// all slices add up to, each element in one thread of one CTA.
 template <GemmConfig C, uint32_t Made, class Store>

@@ -16,7 +16,7 @@
 namespace cleave {
 namespace {
 
-constexpr uint32_t kMostRegisters = 88, kMostSpan = 16;
+constexpr uint32_t kMostSpan = 16;
 constexpr uint32_t kMostStrip = 8, kMostVector = 4;
 
 // Fitted to 276 times of an H200, of which they are 9 % off. A thread's instructions wait for each other, and those of
@@ -58,7 +58,7 @@ bool is_cut(const GemmProblem& p, const Spec& spec) {
   if (p.conv.kind == Conv::dgrad && spec.tile_m % c.direct.width.stride != 0) return false;
   const GatheredSpan across = gathered_span(c.conv.kind, c.direct.width, c.tile.m);
   if (across.first > across.last || across.size() > kMostSpan) return false;
-  return c.direct.height.taps <= kMostSpan && at_once_registers(c) <= kMostRegisters;
+  return c.direct.height.taps <= kMostSpan && at_once_registers(c) <= kAtOnceRegisters;
 }
 
 uint32_t strips_of(const Choice& choice) {

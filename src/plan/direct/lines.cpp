@@ -63,6 +63,7 @@ GemmConfig lines_config(const GemmProblem& p, const Spec& spec) {
   c.tile.k = spec.tile_n;
   c.operands.a_major = c.operands.b_major = Major::mn;
   c.schedule.split = spec.split;
+  c.cluster.k = spec.cluster_k;
   c.warps = {.m = c.tile.k / kLineChannels, .n = 1};
   c.warps.k = kWarps / c.warps.m;
   return c;
@@ -149,12 +150,13 @@ std::optional<Choice> make_direct_lines_choice(const GemmProblem& problem, const
   if (std::ranges::find(kTileSizes, spec.tile_m) == std::end(kTileSizes)) return std::nullopt;
   if (std::ranges::find(kChannels, spec.tile_n) == std::end(kChannels)) return std::nullopt;
   if (!is_served(problem, device)) return std::nullopt;
-  if (!has_plain_slices(spec)) return std::nullopt;
+  if (!has_slices(spec, device)) return std::nullopt;
   Choice choice{.spec = spec, .problem = problem, .rows_of_d = problem.m};
   GemmConfig& c = choice.config = lines_config(problem, spec);
   const Cut cut = cut_of(c, problem.conv, device);
   if (cut.strips == 0) return std::nullopt;
   c.direct.strips = cut.strips;
+  if (!can_meet(c)) return std::nullopt;
   if (!deal_slices(choice, tiles_of(cut, problem.conv), blocks_of(problem, c))) return std::nullopt;
   return choice;
 }

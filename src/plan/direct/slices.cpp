@@ -56,15 +56,11 @@ void cut_into_slices(const GemmProblem& p, int64_t tiles, int64_t most, Spec& sp
   if (spec.slices > 1) spec.split = SplitKMode::parallel;
 }
 
-bool has_plain_slices(const Spec& spec) {
-  if (spec.cluster_k != 1) return false;
-  return spec.slices > 1 ? spec.split == SplitKMode::parallel : spec.slices == 1 && spec.split == SplitKMode::none;
-}
-
 bool has_slices(const Spec& spec, const DeviceInfo& device) {
-  if (has_plain_slices(spec)) return true;
-  const bool together = spec.cluster_k > 1 && spec.cluster_k <= kMostTogether && spec.slices % spec.cluster_k == 0;
-  return together && spec.slices > 0 && spec.split == SplitKMode::parallel && device.compute_capability >= 90;
+  if (spec.slices == 0 || spec.split != (spec.slices > 1 ? SplitKMode::parallel : SplitKMode::none)) return false;
+  if (spec.cluster_k == 1) return true;
+  const bool whole = spec.cluster_k > 0 && spec.cluster_k <= kMostTogether && spec.slices % spec.cluster_k == 0;
+  return whole && device.compute_capability >= 90;
 }
 
 std::vector<Spec> sliced_specs(const GemmProblem& p, const DeviceInfo& device, const Spec& spec, uint32_t blocks,

@@ -16,10 +16,7 @@ void reserve_slices(Choice& choice, uint32_t blocks, uint32_t slices);
 /// As many slices of a weight gradient's tiles as are asked for, else `most`, none of which is empty.
 void cut_into_slices(const GemmProblem& problem, int64_t tiles, int64_t most, Spec& spec);
 
-/// Whether a weight gradient is in one piece, or in parallel slices.
-bool has_plain_slices(const Spec& spec);
-
-/// The same, or in slices some of which meet in each cluster.
+/// Whether a weight gradient is in one piece, or in parallel slices, whole clusters of which may meet.
 bool has_slices(const Spec& spec, const DeviceInfo& device);
 
 /// Whether clusters can add up what a CTA makes, by four elements.

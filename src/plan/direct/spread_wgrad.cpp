@@ -61,6 +61,7 @@ GemmConfig spread_config(const GemmProblem& p, const Spec& spec) {
   c.direct.depth = direct_axis(Conv::wgrad, p.conv.axes[0]);
   c.operands.a_major = c.operands.b_major = Major::mn;
   c.schedule.split = spec.split;
+  c.cluster.k = spec.cluster_k;
   c.warps = {.m = kParts, .n = 1};
   while (c.warps.n * kParts < kWarps && tap_blocks(c) > (c.warps.n == 1 ? kMostOfAll : kMostBlocks)) c.warps.n *= 2;
   c.warps.k = kWarps / kParts / c.warps.n;
@@ -133,13 +134,14 @@ std::optional<Choice> make_direct_spread_wgrad_choice(const GemmProblem& problem
                                                       const Spec& spec) {
   if (!is_served(problem, device) || spec.tile_n != filters_of(problem.conv)) return std::nullopt;
   if (std::ranges::find(kTileSizes, spec.tile_m) == std::end(kTileSizes)) return std::nullopt;
-  if (!has_plain_slices(spec)) return std::nullopt;
+  if (!has_slices(spec, device)) return std::nullopt;
   Choice choice{.spec = spec, .problem = problem, .rows_of_d = problem.m};
   GemmConfig& c = choice.config = spread_config(problem, spec);
   if (tap_blocks(c) > kMostOfAll) return std::nullopt;
   const Cut cut = cut_of(c, problem.conv, device);
   if (cut.strips == 0) return std::nullopt;
   c.direct.strips = cut.strips;
+  if (!can_meet(c)) return std::nullopt;
   if (!deal_slices(choice, tiles_of(cut, problem.conv), blocks_of(problem, c))) return std::nullopt;
   return choice;
 }

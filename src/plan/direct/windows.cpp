@@ -87,6 +87,7 @@ GemmConfig windows_config(const GemmProblem& p, const Spec& spec) {
   if (p.conv.kind == Conv::wgrad) {
     c.operands.a_major = c.operands.b_major = Major::mn;
     c.schedule.split = spec.split;
+    c.cluster.k = spec.cluster_k;
     c.warps = {.m = 1, .n = 1};
     while (c.warps.m < kWarps && window_row_blocks(c) > kMostRowBlocks) c.warps.m *= 2;
     c.warps.k = kWarps / c.warps.m;
@@ -153,15 +154,14 @@ std::optional<Choice> make_direct_windows_choice(const GemmProblem& problem, con
   const auto own = direct_windows_spec(problem, device);
   const bool back = problem.conv.kind == Conv::wgrad;
   // Another cut is another problem's; weight gradients may be of other slices.
-  if (!own || spec.tile_m != own->tile_m || spec.tile_n != own->tile_n || spec.cluster_k != 1) return std::nullopt;
-  const bool sliced = spec.split == SplitKMode::parallel && spec.slices > 1;
-  if (sliced ? !back || spec.slices > tiles_of(problem.conv) : spec.split != SplitKMode::none || spec.slices != 1)
-    return std::nullopt;
+  if (!own || spec.tile_m != own->tile_m || spec.tile_n != own->tile_n) return std::nullopt;
+  if (!has_slices(spec, device) || spec.slices > (back ? tiles_of(problem.conv) : 1)) return std::nullopt;
   Choice choice;
   choice.spec = spec;
   choice.problem = problem;
   choice.rows_of_d = problem.m;
   const GemmConfig& c = choice.config = windows_config(problem, spec);
+  if (!can_meet(c)) return std::nullopt;
   if (window_depth(c.direct) > kMostDepth || smem_plan(c).bytes > uint32_t(device.shared_memory_per_block))
     return std::nullopt;
   const uint32_t blocks = ceil_div(uint32_t(filters_of(problem)), c.tile.n);
