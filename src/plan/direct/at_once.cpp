@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "cleave/config/direct_at_once.h"
 #include "cleave/config/smem_plan.h"
@@ -10,6 +9,7 @@
 #include "cleave/epilogue.h"
 #include "plan/choice/function_config.h"
 #include "plan/direct/column_cuts.h"
+#include "plan/direct/fastest.h"
 #include "plan/direct/kernels.h"
 #include "problem/problem.h"
 
@@ -80,20 +80,16 @@ double instructions(const GemmConfig& c) {
 
 std::optional<Spec> direct_at_once_spec(const GemmProblem& p, const DeviceInfo& device) {
   if (!is_served(p)) return std::nullopt;
-  std::optional<Spec> best;
-  double least = std::numeric_limits<double>::infinity();
-  for (uint32_t vector = kMostVector; vector > 1 || (vector > 0 && !best); vector /= 2) {
+  FastestSpec fastest(p, device, make_direct_at_once_choice, predict_direct_at_once_us);
+  for (uint32_t vector = kMostVector; vector > 1 || (vector > 0 && !fastest.spec()); vector /= 2) {
     const Spec cut{.family = KernelFamily::direct, .tile_n = 32 * vector, .columns = vector, .at_once = true};
     for (uint32_t strip = 1; strip <= kMostStrip; ++strip) {
       Spec spec = cut;
       spec.tile_m = strip;
-      const auto choice = make_direct_at_once_choice(p, device, spec);
-      if (!choice) continue;
-      const double us = predict_direct_at_once_us(*choice, device);
-      if (us < least) best = spec, least = us;
+      fastest.offer(spec);
     }
   }
-  return best;
+  return fastest.spec();
 }
 
 std::optional<Choice> make_direct_at_once_choice(const GemmProblem& problem, const DeviceInfo& device,

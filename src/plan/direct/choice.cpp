@@ -1,17 +1,13 @@
 #include "plan/direct/choice.h"
 
 #include <algorithm>
+#include <iterator>
 
-#include "cleave/config/direct_work.h"
-#include "cleave/config/smem_plan.h"
-#include "cleave/conv.h"
-#include "cleave/epilogue.h"
-#include "plan/choice/function_config.h"
 #include "plan/direct/at_once.h"
 #include "plan/direct/columns.h"
 #include "plan/direct/columns_wgrad.h"
-#include "plan/direct/kernels.h"
 #include "plan/direct/lines.h"
+#include "plan/direct/pixels.h"
 #include "plan/direct/rows.h"
 #include "plan/direct/shift.h"
 #include "plan/direct/spread.h"
@@ -19,122 +15,70 @@
 #include "plan/direct/staged_wgrad.h"
 #include "plan/direct/wgrad.h"
 #include "plan/direct/windows.h"
-#include "problem/problem.h"
 
 namespace cleave {
 namespace {
 
-constexpr uint32_t kMostVector = 8, kMostStrip = 8;
-constexpr uint32_t kMostTaps = 128;  // of a filter, times a group's channels: shared memory
-constexpr uint32_t kMostSums = 48;   // of a thread, and
-constexpr uint32_t kMostWords = 72;  // gathered: registers
-constexpr uint32_t kMostSteps = 4;
-constexpr uint32_t kMostStaged = 75 * 1024;  // bytes of a CTA's shared memory
-// Pixels along a line that is made. With fewer, pixels in shared memory saved 6 to 17 % (up to 28 were measured); with
-// more they cost 4 to 25 % (from 47 on), where half as many banks serve a load, and L1 had what lines share.
-constexpr uint32_t kMostStagedLine = 32;
+/// What a spec says beside its tile, by which those of some methods are told apart.
+enum class Cut { plain, columns, ahead, at_once };
 
-// Fitted to 31 times of an H200, of which they are 13 % off: what a lane spends on a channel.
-constexpr double kLaunchUs = 3.5;
-constexpr double kTapInstructions = 2.6, kMadeInstructions = 25, kGatheredInstructions = 21;
-constexpr double kMemoryShare = 0.75;
-
-/// Channels that threads load and store at once.
-uint32_t vector_of(const GemmProblem& p) {
-  return narrow_vector(p, p.conv.channels == 8 ? kMostVector : 4);
+Cut cut_of(const Spec& spec) {
+  if (spec.at_once) return Cut::at_once;
+  if (spec.columns > 0) return Cut::columns;
+  return spec.ahead > 0 ? Cut::ahead : Cut::plain;
 }
 
-/// The strip that wastes least of a line, the longest of those.
-uint32_t strip_of(Conv kind, const ConvAxis& axis, uint32_t vector, DType type) {
-  const DirectAxis of = direct_axis(kind, axis);
-  const uint32_t length = pixels_made(kind, axis), step = kind == Conv::dgrad ? of.stride : 1;
-  uint32_t best = 0;
-  for (uint32_t strip = step; strip <= kMostStrip; strip += step) {
-    const uint32_t words = gathered_span(kind, of, strip).size() * std::max(vector * size_of(type) / 4, 1u);
-    if (strip * vector > kMostSums || words > kMostWords) break;
-    if (strip < 4 && length > strip && step < 4) continue;  // shorter ones share too little
-    if (best == 0 || round_up(length, strip) <= round_up(length, best)) best = strip;
-  }
-  return best;
+/// Outputs and data gradients, or weight gradients, by one method.
+struct Method {
+  DirectMethod method;
+  bool back, forward;  // wgrad; fprop and dgrad
+  Cut cut;
+  std::optional<Spec> (*spec)(const GemmProblem&, const DeviceInfo&);
+  std::optional<Choice> (*make)(const GemmProblem&, const DeviceInfo&, const Spec&);
+  DirectShape (*shape)(const Choice&);
+  double (*predict)(const Choice&, const DeviceInfo&);
+};
+
+constexpr Method kMethods[] = {
+    {DirectMethod::rows, false, true, Cut::plain, direct_rows_spec, make_direct_rows_choice, direct_rows_shape,
+     predict_direct_rows_us},
+    {DirectMethod::windows, true, true, Cut::plain, direct_windows_spec, make_direct_windows_choice,
+     direct_windows_shape, predict_direct_windows_us},
+    {DirectMethod::spread, false, true, Cut::plain, direct_spread_spec, make_direct_spread_choice, direct_spread_shape,
+     predict_direct_spread_us},
+    {DirectMethod::spread, true, false, Cut::plain, direct_spread_wgrad_spec, make_direct_spread_wgrad_choice,
+     direct_spread_wgrad_shape, predict_direct_spread_wgrad_us},
+    {DirectMethod::shift, true, true, Cut::plain, direct_shift_spec, make_direct_shift_choice, direct_shift_shape,
+     predict_direct_shift_us},
+    {DirectMethod::lines, true, false, Cut::plain, direct_lines_spec, make_direct_lines_choice, direct_lines_shape,
+     predict_direct_lines_us},
+    {DirectMethod::pixels, true, false, Cut::plain, direct_wgrad_spec, make_direct_wgrad_choice, direct_wgrad_shape,
+     predict_direct_wgrad_us},
+    {DirectMethod::columns, true, false, Cut::columns, direct_columns_wgrad_spec, make_direct_columns_wgrad_choice,
+     direct_columns_wgrad_shape, predict_direct_columns_wgrad_us},
+    {DirectMethod::staged, true, false, Cut::ahead, direct_staged_wgrad_spec, make_direct_staged_wgrad_choice,
+     direct_staged_wgrad_shape, predict_direct_staged_wgrad_us},
+    {DirectMethod::columns, false, true, Cut::columns, direct_columns_spec, make_direct_columns_choice,
+     direct_columns_shape, predict_direct_columns_us},
+    {DirectMethod::columns, false, true, Cut::columns, direct_column_rings_spec, make_direct_columns_choice,
+     direct_columns_shape, predict_direct_columns_us},
+    {DirectMethod::at_once, false, true, Cut::at_once, direct_at_once_spec, make_direct_at_once_choice,
+     direct_at_once_shape, predict_direct_at_once_us},
+    {DirectMethod::pixels, false, true, Cut::plain, direct_pixels_spec, make_direct_pixels_choice, direct_pixels_shape,
+     predict_direct_pixels_us},
+};
+
+/// Multiply-adds, where tensor cores (shift) took a half to a fifth of the time.
+bool multiplies_and_adds(const Method& method) {
+  constexpr DirectMethod kSlower[] = {DirectMethod::columns, DirectMethod::at_once, DirectMethod::pixels};
+  return method.forward && std::ranges::find(kSlower, method.method) != std::end(kSlower);
 }
 
-/// Strips beside each other of a CTA's: about as many lines as pixels along them, so that what it reads around its
-/// pixels is least.
-uint32_t strips_of(uint32_t places, uint32_t along, uint32_t strip) {
-  uint32_t strips = 1;
-  while (strips * 2 <= along && strips * strips * 4 * strip <= places * 4) strips *= 2;
-  return strips;
-}
-
-/// But for what lies in shared memory.
-GemmConfig pixels_config(const GemmProblem& p, const Spec& spec) {
-  GemmConfig c = direct_config(p, spec, vector_of(p));
-  c.operands.b_major = p.conv.kind == Conv::fprop ? Major::k : Major::mn;
-  const uint32_t along = ceil_div(pixels_made(p.conv.kind, p.conv.axes[2]), spec.tile_m);
-  c.direct.strips = strips_of(kDirectThreads / (spec.tile_n / c.direct.vector), along, spec.tile_m);
-  return c;
-}
-
-/// Pixels that fit into shared memory, which three CTAs of an SM share; none if they do not, are not aligned, if lines
-/// are long, or where there are strides: down the images was faster in five of six such layers, up to 1.6 times.
-uint32_t staged_pixels(const GemmProblem& p, GemmConfig c) {
-  const uint32_t piece = 16 / size_of(p.a.dtype);
-  const bool pieces = p.batch * p.conv.channels % piece == 0 && aligned_channels(p.a, p.a.stride_row) >= piece;
-  if (!pieces || c.tile.n % piece != 0 || direct_lines(c) == 0) return 0;
-  if (pixels_made(p.conv.kind, p.conv.axes[2]) > kMostStagedLine) return 0;
-  if (p.conv.axes[1].stride > 1 || p.conv.axes[2].stride > 1) return 0;
-  c.direct.pixels = staged_lines(c) * staged_columns(c);
-  return pixels_bytes(c) <= kMostStaged ? c.direct.pixels : 0;
-}
-
-uint32_t ctas_of_image(const GemmProblem& p, const GemmConfig& c) {
-  const auto along = ceil_div(pixels_made(p.conv.kind, p.conv.axes[2]), c.tile.m * c.direct.strips);
-  return ceil_div(uint32_t(p.batch * p.conv.channels), c.tile.n) * along *
-         ceil_div(pixels_made(p.conv.kind, p.conv.axes[1]), direct_lines(c));
-}
-
-std::optional<Spec> pixels_spec(const GemmProblem& p) {
-  if (!serves_narrow_groups(p)) return std::nullopt;
-  const uint32_t vector = vector_of(p), channels = uint32_t(p.batch * p.conv.channels);
-  const uint32_t strip = strip_of(p.conv.kind, p.conv.axes[2], vector, p.a.dtype);
-  if (strip == 0) return std::nullopt;
-  // As few CTAs as threads allow, of half a line of memory, one, or two.
-  const uint32_t piece = 16 / size_of(p.a.dtype), line = 128 / size_of(p.a.dtype);
-  std::optional<Spec> best;
-  uint32_t least = 0;
-  for (const uint32_t most : {line, line * 2, line / 2}) {
-    const uint32_t n = round_up(ceil_div(channels, ceil_div(channels, most)), std::max(piece, vector));
-    if (n / vector > kDirectThreads) continue;
-    const Spec spec{.family = KernelFamily::direct, .tile_m = strip, .tile_n = n};
-    const GemmConfig c = pixels_config(p, spec);
-    if (staged_pixels(p, c) == 0) continue;
-    const uint32_t ctas = ctas_of_image(p, c);
-    if (!best || ctas * 10 < least * 9) best = spec, least = ctas;
-  }
-  return best;
-}
-
-std::optional<Choice> make_pixels_choice(const GemmProblem& problem, const DeviceInfo& device, const Spec& spec) {
-  const auto own = pixels_spec(problem);
-  if (!own || *own != spec) return std::nullopt;  // another cut is another problem's
-  const ConvLayout& conv = problem.conv;
-  Choice choice{.spec = spec, .problem = problem};
-  GemmProblem& p = choice.problem;
-  p.n *= p.batch;
-  p.batch = 1;
-  GemmConfig& c = choice.config = pixels_config(problem, spec);
-  c.direct.pixels = staged_pixels(problem, c);
-  c.epilogue.function = function_config(p, false);
-  if (c.direct.vector % c.direct.group != 0) return std::nullopt;
-  if (c.direct.height.taps * c.direct.width.taps * c.direct.group > kMostTaps) return std::nullopt;
-  if (smem_plan(c).bytes > uint32_t(device.shared_memory_per_block)) return std::nullopt;
-  const DirectShape shape = direct_shape(choice);
-  const uint64_t blocks = uint64_t(shape.blocks.divisor) * shape.columns.divisor * shape.rows.divisor * conv.images;
-  if (blocks > INT32_MAX || p.m > INT32_MAX) return std::nullopt;
-  choice.blocks = uint32_t(blocks);
-  choice.tiles = double(blocks);
-  choice.most_tiles = choice.blocks;
-  return choice;
+const Method& method_of(const GemmConfig& c) {
+  const bool back = c.conv.kind == Conv::wgrad;
+  return *std::ranges::find_if(kMethods, [&](const Method& method) {
+    return method.method == c.direct.method && (back ? method.back : method.forward);
+  });
 }
 
 }  // namespace
@@ -154,92 +98,31 @@ bool is_direct_spec(const Spec& spec) {
 
 std::vector<Spec> direct_specs(const GemmProblem& problem, const DeviceInfo& device) {
   if (const auto rows = direct_rows_spec(problem, device)) return {*rows};  // which reads nothing twice
-  const auto shift = direct_shift_spec(problem, device);
-  // Multiply-adds took 2 to 5 times as long as tensor cores do.
-  const auto columns = shift ? std::nullopt : direct_columns_spec(problem, device);
-  const auto rings = shift ? std::nullopt : direct_column_rings_spec(problem, device);
-  const auto at_once = shift ? std::nullopt : direct_at_once_spec(problem, device);
-  const auto pixels = shift ? std::nullopt : pixels_spec(problem);
+  const bool shifts = direct_shift_spec(problem, device).has_value();
   std::vector<Spec> specs;
-  for (const auto& spec : {direct_windows_spec(problem, device), direct_spread_spec(problem, device),
-                           direct_spread_wgrad_spec(problem, device), direct_lines_spec(problem, device), shift,
-                           direct_wgrad_spec(problem, device), direct_columns_wgrad_spec(problem, device),
-                           direct_staged_wgrad_spec(problem, device), columns, rings, at_once, pixels})
-    if (spec) specs.push_back(*spec);
+  for (const Method& method : kMethods) {
+    if (shifts && multiplies_and_adds(method)) continue;
+    if (const auto spec = method.spec(problem, device)) specs.push_back(*spec);
+  }
   return specs;
 }
 
 std::optional<Choice> make_direct_choice(const GemmProblem& problem, const DeviceInfo& device, const Spec& spec) {
   if (!is_direct_spec(spec)) return std::nullopt;
-  if (spec.at_once) return make_direct_at_once_choice(problem, device, spec);
-  if (spec.columns > 0) {
-    const auto make = problem.conv.kind == Conv::wgrad ? make_direct_columns_wgrad_choice : make_direct_columns_choice;
-    return make(problem, device, spec);
-  }
-  if (spec.ahead > 0) return make_direct_staged_wgrad_choice(problem, device, spec);
-  for (const auto make :
-       {make_direct_rows_choice, make_direct_windows_choice, make_direct_spread_choice, make_direct_spread_wgrad_choice,
-        make_direct_shift_choice, make_direct_lines_choice, make_direct_wgrad_choice, make_pixels_choice}) {
-    if (auto choice = make(problem, device, spec)) return choice;
+  const bool back = problem.conv.kind == Conv::wgrad;
+  for (const Method& method : kMethods) {
+    if (method.cut != cut_of(spec) || !(back ? method.back : method.forward)) continue;
+    if (auto choice = method.make(problem, device, spec)) return choice;
   }
   return std::nullopt;
 }
 
 DirectShape direct_shape(const Choice& choice) {
-  const GemmConfig& c = choice.config;
-  const bool back = c.conv.kind == Conv::wgrad;
-  if (c.direct.method == DirectMethod::windows) return direct_windows_shape(choice);
-  if (c.direct.method == DirectMethod::spread)
-    return back ? direct_spread_wgrad_shape(choice) : direct_spread_shape(choice);
-  if (c.direct.method == DirectMethod::shift) return direct_shift_shape(choice);
-  if (c.direct.method == DirectMethod::rows) return direct_rows_shape(choice);
-  if (c.direct.method == DirectMethod::at_once) return direct_at_once_shape(choice);
-  if (c.direct.method == DirectMethod::columns)
-    return back ? direct_columns_wgrad_shape(choice) : direct_columns_shape(choice);
-  if (c.direct.method == DirectMethod::lines) return direct_lines_shape(choice);
-  if (c.direct.method == DirectMethod::staged) return direct_staged_wgrad_shape(choice);
-  if (back) return direct_wgrad_shape(choice);
-  const ConvLayout& conv = choice.problem.conv;
-  DirectShape shape = direct_images(conv);
-  shape.channels = uint32_t(choice.problem.n);
-  const uint32_t blocks = ceil_div(shape.channels, c.tile.n);
-  const uint32_t columns = ceil_div(shape.made[1], c.tile.m * c.direct.strips);
-  const uint32_t lines = ceil_div(shape.made[0], direct_lines(c));
-  // Several steps share filters and lines, as long as there are enough CTAs.
-  constexpr uint64_t kEnough = 132 * 8;
-  shape.steps = std::min(lines, kMostSteps);
-  while (shape.steps > 1 && uint64_t(blocks) * columns * ceil_div(lines, shape.steps) * conv.images < kEnough)
-    --shape.steps;
-  shape.blocks = FastDivmod(blocks);
-  shape.columns = FastDivmod(columns);
-  shape.rows = FastDivmod(ceil_div(lines, shape.steps));
-  return shape;
+  return method_of(choice.config).shape(choice);
 }
 
 double predict_direct_us(const Choice& choice, const DeviceInfo& device) {
-  const GemmConfig& c = choice.config;
-  const bool back = c.conv.kind == Conv::wgrad;
-  if (c.direct.method == DirectMethod::windows) return predict_direct_windows_us(choice, device);
-  if (c.direct.method == DirectMethod::spread)
-    return back ? predict_direct_spread_wgrad_us(choice, device) : predict_direct_spread_us(choice, device);
-  if (c.direct.method == DirectMethod::shift) return predict_direct_shift_us(choice, device);
-  if (c.direct.method == DirectMethod::rows) return predict_direct_rows_us(choice, device);
-  if (c.direct.method == DirectMethod::at_once) return predict_direct_at_once_us(choice, device);
-  if (c.direct.method == DirectMethod::columns)
-    return back ? predict_direct_columns_wgrad_us(choice, device) : predict_direct_columns_us(choice, device);
-  if (c.direct.method == DirectMethod::lines) return predict_direct_lines_us(choice, device);
-  if (c.direct.method == DirectMethod::staged) return predict_direct_staged_wgrad_us(choice, device);
-  if (back) return predict_direct_wgrad_us(choice, device);
-  const ConvLayout& conv = choice.problem.conv;
-  const bool gathers_outputs = c.conv.kind == Conv::dgrad;
-  const double of_outputs = double(output_pixels(conv)), of_image = double(image_pixels(conv));
-  const double made = gathers_outputs ? of_image : of_outputs, gathered = gathers_outputs ? of_outputs : of_image;
-  const double taps = double(c.direct.height.taps) * c.direct.width.taps * c.direct.group;
-  const double met = gathers_outputs ? taps / (double(c.direct.height.stride) * c.direct.width.stride) : taps;
-  const double instructions = made * (kTapInstructions * met + kMadeInstructions) + gathered * kGatheredInstructions;
-  const double multiply = instructions * double(choice.problem.n) / (device.num_sms * 128.0 * device.clock_ghz * 1e3);
-  const double memory = narrow_bytes(choice) / (device.memory_gb_per_s * 1e3 * kMemoryShare);
-  return kLaunchUs + std::max(multiply, memory);
+  return method_of(choice.config).predict(choice, device);
 }
 
 }  // namespace cleave

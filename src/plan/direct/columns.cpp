@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "cleave/config/direct_columns.h"
 #include "cleave/config/smem_plan.h"
@@ -10,6 +9,7 @@
 #include "cleave/epilogue.h"
 #include "plan/choice/function_config.h"
 #include "plan/direct/column_cuts.h"
+#include "plan/direct/fastest.h"
 #include "plan/direct/kernels.h"
 #include "problem/problem.h"
 
@@ -108,8 +108,7 @@ bool suits_rings(const GemmProblem& p, const GemmConfig& c) {
 
 /// Predicted to be fastest.
 std::optional<Spec> best_cut(const GemmProblem& p, const DeviceInfo& device, bool rings) {
-  std::optional<Spec> best;
-  double least = std::numeric_limits<double>::infinity();
+  FastestSpec fastest(p, device, make_direct_columns_choice, predict_direct_columns_us);
   bool held = false;  // filters, by wider vectors: narrower ones only load more often
   for (uint32_t vector = kMostColumnVector; vector > 0 && !held; vector /= 2) {
     const uint32_t n = column_channels(p, vector);
@@ -119,11 +118,10 @@ std::optional<Spec> best_cut(const GemmProblem& p, const DeviceInfo& device, boo
       const auto choice = make_direct_columns_choice(p, device, spec);
       if (!choice || (rings && !suits_rings(p, choice->config))) continue;
       held = held || holds_filters(choice->config);
-      const double us = predict_direct_columns_us(*choice, device);
-      if (us < least) best = spec, least = us;
+      fastest.offer(*choice);
     }
   }
-  return best;
+  return fastest.spec();
 }
 
 }  // namespace

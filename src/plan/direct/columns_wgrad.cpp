@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <vector>
 
 #include "cleave/config/direct_columns.h"
@@ -10,6 +9,7 @@
 #include "cleave/config/smem_plan.h"
 #include "cleave/conv.h"
 #include "plan/direct/column_cuts.h"
+#include "plan/direct/fastest.h"
 #include "plan/direct/kernels.h"
 #include "plan/direct/slices.h"
 #include "problem/problem.h"
@@ -89,8 +89,7 @@ std::vector<uint32_t> widths_of(const GemmProblem& p, uint32_t vector) {
 
 std::optional<Spec> direct_columns_wgrad_spec(const GemmProblem& p, const DeviceInfo& device) {
   if (!serves_narrow_gradients(p)) return std::nullopt;
-  std::optional<Spec> best;
-  double least = std::numeric_limits<double>::infinity();
+  FastestSpec fastest(p, device, make_direct_columns_wgrad_choice, predict_direct_columns_wgrad_us);
   for (uint32_t vector = std::max(kWidest, uint32_t(p.conv.channels)); vector > 0; vector /= 2) {
     for (const uint32_t n : widths_of(p, vector)) {
       for (uint32_t strip = 1; strip <= kMostColumnStrip; ++strip) {
@@ -98,15 +97,12 @@ std::optional<Spec> direct_columns_wgrad_spec(const GemmProblem& p, const Device
         if (!is_cut(p, device, spec)) continue;
         const GemmConfig c = columns_config(p, spec);
         for (const Spec& own : sliced_specs(p, device, spec, blocks_of(p, c), column_cells(c, p.conv), ctas_of_sm(c))) {
-          const auto choice = make_direct_columns_wgrad_choice(p, device, own);
-          if (!choice) continue;
-          const double us = predict_direct_columns_wgrad_us(*choice, device);
-          if (us < least) best = own, least = us;
+          fastest.offer(own);
         }
       }
     }
   }
-  return best;
+  return fastest.spec();
 }
 
 std::optional<Choice> make_direct_columns_wgrad_choice(const GemmProblem& problem, const DeviceInfo& device,

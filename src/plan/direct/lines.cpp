@@ -8,6 +8,7 @@
 #include "cleave/config/direct_work.h"
 #include "cleave/config/smem_plan.h"
 #include "cleave/config/threads.h"
+#include "plan/direct/fastest.h"
 #include "plan/direct/kernels.h"
 #include "plan/direct/shift.h"
 #include "plan/direct/slices.h"
@@ -122,8 +123,7 @@ double tile_clocks(const GemmConfig& c, double beside) {
 
 std::optional<Spec> direct_lines_spec(const GemmProblem& p, const DeviceInfo& device) {
   if (!is_served(p, device)) return std::nullopt;
-  std::optional<Spec> best;
-  double least = std::numeric_limits<double>::infinity();
+  FastestSpec fastest(p, device, make_direct_lines_choice, predict_direct_lines_us);
   for (const uint32_t channels : kChannels) {
     if (channels > kChannels[1] && p.conv.channels <= kChannels[1]) continue;
     for (const uint32_t m : kTileSizes) {
@@ -136,14 +136,11 @@ std::optional<Spec> direct_lines_spec(const GemmProblem& p, const DeviceInfo& de
       for (uint32_t beside = 1; beside <= ctas_of_sm(c); ++beside) {
         Spec spec = whole;
         cut_into_slices(p, tiles, int64_t(device.num_sms) * beside / blocks_of(p, c), spec);
-        const auto choice = make_direct_lines_choice(p, device, spec);
-        if (!choice) continue;
-        const double us = predict_direct_lines_us(*choice, device);
-        if (us < least) best = spec, least = us;
+        fastest.offer(spec);
       }
     }
   }
-  return best;
+  return fastest.spec();
 }
 
 std::optional<Choice> make_direct_lines_choice(const GemmProblem& problem, const DeviceInfo& device, const Spec& spec) {

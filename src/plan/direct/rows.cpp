@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "cleave/config/direct_work.h"
 #include "cleave/config/smem_plan.h"
 #include "cleave/epilogue.h"
 #include "plan/choice/conv_choice.h"
 #include "plan/choice/function_config.h"
+#include "plan/direct/fastest.h"
 #include "plan/direct/kernels.h"
 #include "problem/conv.h"
 #include "problem/problem.h"
@@ -86,16 +86,10 @@ uint32_t blocks_of(const GemmProblem& p, const GemmConfig& c) {
 
 std::optional<Spec> direct_rows_spec(const GemmProblem& p, const DeviceInfo& device) {
   if (!is_served(p, device)) return std::nullopt;
-  std::optional<Spec> best;
-  double least = std::numeric_limits<double>::infinity();
-  for (const uint32_t m : {128u, 256u}) {
-    const Spec spec{.family = KernelFamily::direct, .tile_m = m, .tile_n = tile_columns(p.conv)};
-    const auto choice = make_direct_rows_choice(p, device, spec);
-    if (!choice) continue;
-    const double us = predict_direct_rows_us(*choice, device);
-    if (us < least) best = spec, least = us;
-  }
-  return best;
+  FastestSpec fastest(p, device, make_direct_rows_choice, predict_direct_rows_us);
+  for (const uint32_t m : {128u, 256u})
+    fastest.offer({.family = KernelFamily::direct, .tile_m = m, .tile_n = tile_columns(p.conv)});
+  return fastest.spec();
 }
 
 std::optional<Choice> make_direct_rows_choice(const GemmProblem& problem, const DeviceInfo& device, const Spec& spec) {

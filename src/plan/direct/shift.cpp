@@ -10,6 +10,7 @@
 #include "cleave/config/threads.h"
 #include "cleave/epilogue.h"
 #include "plan/choice/function_config.h"
+#include "plan/direct/fastest.h"
 #include "plan/direct/kernels.h"
 #include "plan/direct/slices.h"
 #include "problem/problem.h"
@@ -231,8 +232,7 @@ double predict_gradient_us(const Choice& choice, const DeviceInfo& device) {
 
 std::optional<Spec> direct_shift_spec(const GemmProblem& p, const DeviceInfo& device) {
   if (!is_served(p, device)) return std::nullopt;
-  std::optional<Spec> best;
-  double least = std::numeric_limits<double>::infinity();
+  FastestSpec fastest(p, device, make_direct_shift_choice, predict_direct_shift_us);
   const int64_t channels = p.batch * made_group(p.conv);
   const bool back = p.conv.kind == Conv::wgrad;
   for (const uint32_t n : {64u, 32u, 16u, 8u}) {
@@ -245,15 +245,12 @@ std::optional<Spec> direct_shift_spec(const GemmProblem& p, const DeviceInfo& de
           if ((together > 1 || alone) && !back) break;
           Spec own = spec;
           if (back && !set_slices(p, device, together, alone, own)) continue;
-          const auto choice = make_direct_shift_choice(p, device, own);
-          if (!choice) continue;
-          const double us = predict_direct_shift_us(*choice, device);
-          if (us < least) best = own, least = us;
+          fastest.offer(own);
         }
       }
     }
   }
-  return best;
+  return fastest.spec();
 }
 
 std::optional<Choice> make_direct_shift_choice(const GemmProblem& problem, const DeviceInfo& device, const Spec& spec) {

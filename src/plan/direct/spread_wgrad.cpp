@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "cleave/config/direct_spread_wgrad.h"
 #include "cleave/config/direct_work.h"
 #include "cleave/config/smem_plan.h"
 #include "cleave/config/threads.h"
+#include "plan/direct/fastest.h"
 #include "plan/direct/kernels.h"
 #include "plan/direct/slices.h"
 #include "problem/problem.h"
@@ -117,17 +117,13 @@ void set_slices(const GemmProblem& p, const DeviceInfo& device, Spec& spec) {
 
 std::optional<Spec> direct_spread_wgrad_spec(const GemmProblem& p, const DeviceInfo& device) {
   if (!is_served(p, device)) return std::nullopt;
-  std::optional<Spec> best;
-  double least = std::numeric_limits<double>::infinity();
+  FastestSpec fastest(p, device, make_direct_spread_wgrad_choice, predict_direct_spread_wgrad_us);
   for (const uint32_t m : kTileSizes) {
     Spec spec{.family = KernelFamily::direct, .tile_m = m, .tile_n = filters_of(p.conv)};
     set_slices(p, device, spec);
-    const auto choice = make_direct_spread_wgrad_choice(p, device, spec);
-    if (!choice) continue;
-    const double us = predict_direct_spread_wgrad_us(*choice, device);
-    if (us < least) best = spec, least = us;
+    fastest.offer(spec);
   }
-  return best;
+  return fastest.spec();
 }
 
 std::optional<Choice> make_direct_spread_wgrad_choice(const GemmProblem& problem, const DeviceInfo& device,

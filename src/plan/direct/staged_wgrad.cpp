@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <vector>
 
 #include "cleave/config/direct_staged_wgrad.h"
 #include "cleave/config/smem_plan.h"
 #include "cleave/conv/direct_conv.h"
+#include "plan/direct/fastest.h"
 #include "plan/direct/kernels.h"
 #include "plan/direct/slices.h"
 #include "plan/direct/wgrad.h"
@@ -124,8 +124,7 @@ std::vector<uint32_t> strips_of(const GemmProblem& p) {
 std::optional<Spec> direct_staged_wgrad_spec(const GemmProblem& p, const DeviceInfo& device) {
   if (!is_served(p) || uint32_t(p.conv.axes[2].filter) < kLeastTaps) return std::nullopt;
   const uint32_t channels = uint32_t(p.batch * p.conv.channels);
-  std::optional<Spec> best;
-  double least = std::numeric_limits<double>::infinity();
+  FastestSpec fastest(p, device, make_direct_staged_wgrad_choice, predict_direct_staged_wgrad_us);
   for (const uint32_t strip : strips_of(p)) {
     for (const uint32_t most : kChannels) {
       const uint32_t n = round_up(ceil_div(channels, ceil_div(channels, most)), kCopied / size_of(p.a.dtype));
@@ -133,14 +132,11 @@ std::optional<Spec> direct_staged_wgrad_spec(const GemmProblem& p, const DeviceI
       GemmConfig c;
       if (!is_cut(p, device, spec, c) || ctas_of_sm(c) < kLeastCtas) continue;
       for (const Spec& own : sliced_specs(p, device, spec, blocks_of(p, c), lines_of(p, c), kLeastCtas)) {
-        const auto choice = make_direct_staged_wgrad_choice(p, device, own);
-        if (!choice) continue;
-        const double us = predict_direct_staged_wgrad_us(*choice, device);
-        if (us < least) best = own, least = us;
+        fastest.offer(own);
       }
     }
   }
-  return best;
+  return fastest.spec();
 }
 
 std::optional<Choice> make_direct_staged_wgrad_choice(const GemmProblem& problem, const DeviceInfo& device,

@@ -1,11 +1,11 @@
 #include "plan/direct/wgrad.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "cleave/config/direct_work.h"
 #include "cleave/config/smem_plan.h"
 #include "cleave/epilogue.h"
+#include "plan/direct/fastest.h"
 #include "plan/direct/kernels.h"
 #include "plan/direct/slices.h"
 #include "problem/problem.h"
@@ -71,24 +71,20 @@ std::optional<Spec> direct_wgrad_spec(const GemmProblem& p, const DeviceInfo& de
   if (!serves_tap_lines(p)) return std::nullopt;
   const uint32_t vector = tap_line_vector(p), channels = uint32_t(p.batch * p.conv.channels);
   const auto longest = uint32_t(outputs(p.conv.axes[2]));
-  std::optional<Spec> best;
-  double least = std::numeric_limits<double>::infinity();
+  FastestSpec fastest(p, device, make_direct_wgrad_choice, predict_direct_wgrad_us);
   for (const uint32_t most : {kFewBytes[0] / size_of(p.a.dtype), kFewBytes[1] / size_of(p.a.dtype), kChannels}) {
     const uint32_t blocks = ceil_div(channels, std::max(most, vector));
     Spec spec{.family = KernelFamily::direct, .tile_n = round_up(ceil_div(channels, blocks), vector)};
     for (uint32_t strip = std::min(kMostStrip, longest); strip > 0; --strip) {
-      if (strip < kLeastStrip && best) break;
+      if (strip < kLeastStrip && fastest.spec()) break;
       spec.tile_m = strip;
       const uint32_t room = room_of(direct_config(p, spec, vector));
       for (const Spec& own : sliced_specs(p, device, spec, ceil_div(channels, spec.tile_n), lines_of(p.conv), room)) {
-        const auto choice = make_direct_wgrad_choice(p, device, own);
-        if (!choice) continue;
-        const double us = predict_direct_wgrad_us(*choice, device);
-        if (us < least) best = own, least = us;
+        fastest.offer(own);
       }
     }
   }
-  return best;
+  return fastest.spec();
 }
 
 std::optional<Choice> make_direct_wgrad_choice(const GemmProblem& problem, const DeviceInfo& device, const Spec& spec) {
