@@ -118,7 +118,7 @@ struct ConvConfig {
 /// (config/direct_lines.h). staged: weight gradients by multiply-adds, from lines of pixels in shared memory
 /// (config/direct_staged_wgrad.h). at_once: multiply-adds, of small images, whose pixels all come at the same time
 /// (config/direct_at_once.h).
-enum class DirectMethod : uint8_t { pixels, windows, spread, shift, rows, columns, lines, staged, at_once };
+enum class DirectMethod : uint8_t { pixels, windows, spread, shift, rows, columns, lines, staged, at_once, sweep };
 
 /// direct: a CTA makes tile.n channels; of a line, `strips` of tile.m pixels beside each other.
 struct DirectConfig {

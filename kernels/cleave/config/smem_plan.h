@@ -10,6 +10,7 @@
 #include "cleave/config/direct_spread.h"
 #include "cleave/config/direct_spread_wgrad.h"
 #include "cleave/config/direct_staged_wgrad.h"
+#include "cleave/config/direct_sweep.h"
 #include "cleave/config/direct_windows.h"
 #include "cleave/config/direct_work.h"
 #include "cleave/config/loads.h"
@@ -76,6 +77,7 @@ CLEAVE_HD constexpr SmemPlan smem_plan(const GemmConfig& c) {
                  : c.direct.method == DirectMethod::lines   ? lines_bytes(c)
                  : c.direct.method == DirectMethod::staged  ? staged_wgrad_bytes(c)
                  : c.direct.method == DirectMethod::at_once ? at_once_bytes(c)
+                 : c.direct.method == DirectMethod::sweep   ? sweep_bytes(c)
                  : back ? direct_places(c) * direct_made(c) * uint32_t(sizeof(float))
                  : c.direct.method == DirectMethod::columns ? columns_bytes(c)
                                                             : pixels_bytes(c);

@@ -62,6 +62,7 @@ CLEAVE_HD constexpr uint32_t resident_ctas(const GemmConfig& c) {
   if (c.direct.method == DirectMethod::at_once) return at_once_registers(c) <= 44 ? 3 : 2;
   if (c.conv.kind == Conv::wgrad && c.direct.method == DirectMethod::shift) return 2;
   if (c.direct.method == DirectMethod::lines) return 2;
+  if (c.direct.method == DirectMethod::sweep) return 1;
   if (c.direct.method == DirectMethod::pixels || c.conv.kind == Conv::wgrad) return c.direct.pixels > 0 ? 2 : 1;
   const bool has_classes = c.conv.kind == Conv::dgrad && c.direct.height.stride * c.direct.width.stride > 1;
   return accumulators_per_thread(c) <= 32 && !has_classes ? 3 : 2;

@@ -14,6 +14,7 @@
 #include "cleave/direct/spread.h"
 #include "cleave/direct/spread_wgrad.h"
 #include "cleave/direct/staged_wgrad.h"
+#include "cleave/direct/sweep.h"
 #include "cleave/direct/windows.h"
 #include "cleave/direct/windows_wgrad.h"
 #include "cleave/ptx/sync.h"
@@ -41,6 +42,8 @@ CLEAVE_DEVICE void conv_direct(const Params<C>& p) {
     DirectWindowsWgrad<C>(p, reinterpret_cast<float*>(shared)).run();
   } else if constexpr (C.direct.method == DirectMethod::windows) {
     DirectWindows<C>(p, ptx::shared_address(shared)).run();
+  } else if constexpr (C.direct.method == DirectMethod::sweep) {
+    DirectSweep<C>(p, ptx::shared_address(shared)).run();
   } else if constexpr (C.direct.method == DirectMethod::at_once) {
     DirectAtOnce<C>(p, ptx::shared_address(shared)).run();
   } else if constexpr (C.direct.method == DirectMethod::columns && C.conv.kind == Conv::wgrad) {

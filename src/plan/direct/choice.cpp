@@ -13,6 +13,7 @@
 #include "plan/direct/spread.h"
 #include "plan/direct/spread_wgrad.h"
 #include "plan/direct/staged_wgrad.h"
+#include "plan/direct/sweep.h"
 #include "plan/direct/wgrad.h"
 #include "plan/direct/windows.h"
 
@@ -48,6 +49,8 @@ constexpr Method kMethods[] = {
      predict_direct_spread_us},
     {DirectMethod::spread, true, false, Cut::plain, direct_spread_wgrad_spec, make_direct_spread_wgrad_choice,
      direct_spread_wgrad_shape, predict_direct_spread_wgrad_us},
+    {DirectMethod::sweep, false, true, Cut::ahead, direct_sweep_spec, make_direct_sweep_choice, direct_sweep_shape,
+     predict_direct_sweep_us},
     {DirectMethod::shift, true, true, Cut::plain, direct_shift_spec, make_direct_shift_choice, direct_shift_shape,
      predict_direct_shift_us},
     {DirectMethod::lines, true, false, Cut::plain, direct_lines_spec, make_direct_lines_choice, direct_lines_shape,
