@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cleave/config/direct_work.h"
+#include "cleave/conv/direct_conv.h"
 #include "cleave/memory/descriptor.h"
 
 namespace cleave {
@@ -40,6 +41,39 @@ CLEAVE_HD constexpr uint32_t sweep_block_bytes(const GemmConfig& c) {
 }
 CLEAVE_HD constexpr uint32_t sweep_filter_bytes(const GemmConfig& c) {
   return c.direct.depth.taps * c.direct.width.taps * sweep_parts(c) * sweep_block_bytes(c);
+}
+
+/// The tap of a filter, in the order in which it lies, whose columns are block `line` of those of plane `d` and `tap`
+/// along the line. Data gradients meet filters the other way round.
+CLEAVE_HD constexpr uint32_t sweep_tap(const GemmConfig& c, uint32_t d, uint32_t line, uint32_t tap) {
+  const uint32_t down = c.direct.height.taps, across = c.direct.width.taps, number = (d * down + line) * across + tap;
+  return c.conv.kind == Conv::dgrad ? c.direct.depth.taps * down * across - 1 - number : number;
+}
+
+/// A column of strips: the first plane that is made, where in its image that is, and its first pixel along the line.
+struct SweepColumn {
+  uint32_t plane, image, z, x0;
+};
+CLEAVE_HD constexpr SweepColumn sweep_column(const DirectShape& shape, uint32_t number) {
+  SweepColumn column = {};
+  uint32_t group = 0, along = 0;
+  shape.columns.divmod(number, group, along);
+  column.plane = group * shape.together;
+  shape.depths.divmod(column.plane, column.image, column.z);
+  column.x0 = along * kSweepRows;
+  return column;
+}
+
+/// Where a row of a column's strips lies: so many planes after the first, at a pixel that is made, or, of gathered ones,
+/// before the padding is taken away.
+struct SweepPlace {
+  uint32_t beside, x;
+};
+CLEAVE_HD constexpr SweepPlace sweep_place(const GemmConfig& c, const DirectShape& shape, const SweepColumn& column,
+                                           uint32_t row) {
+  const uint32_t length = shape.made[1] + c.direct.width.taps - 1;  // of a line with what lies around it
+  const uint32_t beside = shape.together > 1 ? row / length : 0;
+  return {beside, column.x0 + row - beside * length};
 }
 
 CLEAVE_HD constexpr uint32_t sweep_bytes(const GemmConfig& c) {

@@ -49,8 +49,7 @@ class DirectSweep {
   CLEAVE_DEVICE DirectSweep(const Params<C>& p, uint32_t smem)
       : p_(p),
         filters_(round_up(smem, kSweepAlignment)),
-        lines_(filters_ + sweep_filter_bytes(C) + warpgroup_ * kStages * kLineBytes),
-        length_(p.shape.made[1] + kAcross.taps - 1) {}
+        lines_(filters_ + sweep_filter_bytes(C) + warpgroup_ * kStages * kLineBytes) {}
 
   CLEAVE_DEVICE void run() {
     uint32_t slice = 0, block = 0;
@@ -81,10 +80,8 @@ class DirectSweep {
   };
 
   /// Where a warpgroup is, and what its thread copies of a line there.
-  struct Column {
-    uint32_t plane, x0;  // of what is made: the first, and its first pixel along the line
-    uint32_t z;          // within its image
-    uint32_t at[kOwn];   // bytes after the line's first pixel in the first plane
+  struct Column : SweepColumn {
+    uint32_t at[kOwn];  // bytes after the line's first pixel in the first plane
   };
 
   CLEAVE_DEVICE void meet() const {
@@ -134,23 +131,17 @@ class DirectSweep {
   }
 
   CLEAVE_DEVICE Column find(uint32_t number) const {
-    Column column;
-    uint32_t group = 0, along = 0, image = 0;
-    p_.shape.columns.divmod(number, group, along);
-    column.plane = group * p_.shape.together;
-    column.x0 = along * kSweepRows;
-    p_.shape.depths.divmod(column.plane, image, column.z);
+    Column column = {sweep_column(p_.shape, number), {}};
     const uint32_t apart = uint32_t(p_.a.stride * size_of(kType));
     CLEAVE_UNROLL
     for (uint32_t i = 0; i < kOwn; ++i) {
-      const uint32_t piece = threadIdx.x % kThreads + i * kThreads, pixel = piece / (kParts * kPieces);
-      const uint32_t beside = p_.shape.together > 1 ? pixel / length_ : 0;
-      const int32_t x = int32_t(column.x0 + pixel - beside * length_) - p_.shape.pad[1];
-      const bool exists = piece < kLinePieces && beside < p_.shape.together &&
-                          column.plane + beside < p_.shape.images && is_inside(x, p_.shape.gathered[1]);
-      column.at[i] = exists ? (beside * p_.shape.gathered[0] * p_.shape.gathered[1] + uint32_t(x)) * apart +
-                                  piece % (kParts * kPieces) * 16
-                            : kNone;
+      const uint32_t piece = threadIdx.x % kThreads + i * kThreads;
+      const SweepPlace place = sweep_place(C, p_.shape, column, piece / (kParts * kPieces));
+      const int32_t x = int32_t(place.x) - p_.shape.pad[1];
+      const bool exists = piece < kLinePieces && place.beside < p_.shape.together &&
+                          column.plane + place.beside < p_.shape.images && is_inside(x, p_.shape.gathered[1]);
+      const uint32_t pixel = place.beside * p_.shape.gathered[0] * p_.shape.gathered[1] + uint32_t(x);
+      column.at[i] = exists ? pixel * apart + piece % (kParts * kPieces) * 16 : kNone;
     }
     return column;
   }
@@ -160,9 +151,9 @@ class DirectSweep {
     const int32_t y = y0 + int32_t(sent / kDepth.taps);
     const uint32_t d = sent % kDepth.taps;
     if (sent++ < steps && is_met(column, y, d)) {
-      const int64_t plane = kDepth.taps == 1 ? int64_t(column.plane)
-                                             : int64_t(p_.shape.depths.quotient(column.plane)) * p_.shape.met_depth +
-                                                   int32_t(column.z + d) - p_.shape.pad_depth;
+      const int64_t plane =
+          kDepth.taps == 1 ? int64_t(column.plane)
+                           : int64_t(column.image) * p_.shape.met_depth + int32_t(column.z + d) - p_.shape.pad_depth;
       const char* const from = static_cast<const char*>(p_.a.data) +
                                pixel_number(plane, y, 0, p_.shape.gathered) * p_.a.stride * size_of(kType);
       CLEAVE_UNROLL
@@ -208,10 +199,10 @@ class DirectSweep {
     CLEAVE_UNROLL
     for (uint32_t half = 0; half < 2; ++half) {
       const uint32_t row = threadIdx.x % kThreads / 32 * 16 + half * 8 + threadIdx.x % 32 / 4;
-      const uint32_t beside = p_.shape.together > 1 ? row / length_ : 0;
-      const uint32_t x = column.x0 + row - beside * length_, plane = column.plane + beside;
-      const bool exists = x < p_.shape.made[1] && beside < p_.shape.together && plane < p_.shape.images;
-      const uint32_t pixel = pixel_number(plane, y, x, p_.shape.made);
+      const SweepPlace place = sweep_place(C, p_.shape, column, row);
+      const uint32_t plane = column.plane + place.beside;
+      const bool exists = place.x < p_.shape.made[1] && place.beside < p_.shape.together && plane < p_.shape.images;
+      const uint32_t pixel = pixel_number(plane, y, place.x, p_.shape.made);
       CLEAVE_UNROLL
       for (uint32_t i = 0; i < kStores; ++i) {
         uint32_t pairs[2][4];
@@ -253,9 +244,7 @@ class DirectSweep {
       }
       const uint32_t line = column / C.tile.n, channel = channel0 + column % C.tile.n;
       const uint32_t gathered = part * kRowsOfPart + k;
-      const uint32_t number =
-          kBack ? ((kDepth.taps - 1 - d) * kDown.taps + kDown.taps - 1 - line) * kAcross.taps + kAcross.taps - 1 - tap
-                : (d * kDown.taps + line) * kAcross.taps + tap;
+      const uint32_t number = sweep_tap(C, d, line, tap);
       const uint64_t at = kBack ? gathered * uint64_t(p_.b.stride) + number * p_.shape.channels + channel
                                 : channel * uint64_t(p_.b.stride) + number * C.tile.k + gathered;
       const bool exists = channel < p_.shape.channels;
@@ -266,7 +255,6 @@ class DirectSweep {
   const Params<C>& p_;
   const uint32_t warpgroup_ = __shfl_sync(0xffffffffu, threadIdx.x / kThreads, 0);
   const uint32_t filters_, lines_;
-  const uint32_t length_;  // of an image's line, with what lies around it
 };
 
 }  // namespace cleave

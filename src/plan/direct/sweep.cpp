@@ -41,6 +41,8 @@ bool is_served(const GemmProblem& p, const DeviceInfo& device) {
     if (axis.stride > 1 || dilated || axis.filter > int32_t(kMostTaps)) return false;
     if (int64_t(axis.size) + axis.pad_begin + axis.pad_end > kMostPadded) return false;
   }
+  const ConvAxis& depth = conv.axes[0];
+  if (depth.filter == 1 && (depth.pad_begin != 0 || depth.pad_end != 0)) return false;  // a plane is its own
   if (size_of(p.a.dtype) != 2 || p.b.dtype != p.a.dtype || !is_wide_float(p.d.dtype)) return false;
   if (is_gated(p) || reduces(p) || p.has_scale_d || p.has_amax || finds_scales(p)) return false;
   const int64_t filter = conv.kind == Conv::fprop ? p.b.stride_col : p.b.stride_row;
