@@ -296,9 +296,9 @@ TEST(DirectColumns, AreChosenWhereTheyWereFaster) {
     EXPECT_TRUE(takes_columns(layer(kind, 64, 28, 192, 7)));
     EXPECT_TRUE(takes_columns(layer(kind, 64, 28, 240, 5)));
     EXPECT_TRUE(takes_columns(layer(kind, 64, 14, 960, 3)));
+    EXPECT_TRUE(takes_columns(layer(kind, 64, 7, 1152, 5))) << "at once: 13.6 us where rows of strips took 14.9";
     EXPECT_FALSE(takes_columns(layer(kind, 64, 7, 768, 7)));
   }
-  EXPECT_FALSE(takes_columns(layer(Conv::fprop, 64, 7, 1152, 5)));
   for (const Conv kind : {Conv::fprop, Conv::dgrad}) EXPECT_TRUE(takes_columns(layer(kind, 64, 14, 672, 5, 2)));
 }
 

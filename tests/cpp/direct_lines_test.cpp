@@ -185,15 +185,14 @@ TEST(DirectLines, SlicesHaveATileEach) {
 TEST(DirectLines, SpillsNothing) {
   ConvAxis dilated = plain_axis(64);
   dilated.dilation = 2;
-  std::set<std::string> sources;
+  std::vector<Choice> choices;
   for (const GemmProblem& p :
        {few_filters(128, 12, kNone, plain_axis(128), plain_axis(128)),
         few_filters(256, 8, kNone, plain_axis(128, 3, 2), plain_axis(128, 3, 2)),
         few_filters(128, 16, plain_axis(9), plain_axis(64), plain_axis(64)),
         few_filters(64, 4, kNone, plain_axis(64, 4), plain_axis(64, 5)), few_filters(64, 3, kNone, dilated, dilated)})
-    for (const Choice& choice : lines_choices(p)) sources.insert(gemm_source(choice.config));
-  EXPECT_GE(sources.size(), 10u);
-  for (const char* arch : {"sm_80", "sm_90a"}) expect_no_spills(sources, arch, 128);
+    for (const Choice& choice : lines_choices(p)) choices.push_back(choice);
+  expect_no_spills(choices, 10);
 }
 
 TEST(DirectLines, LeavesTheRest) {

@@ -3,8 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+#include <string>
+#include <vector>
+
 #include "cleave/config/direct_work.h"
 #include "cleave/config/smem_plan.h"
+#include "expect_no_spills.h"
+#include "jit/source.h"
 #include "plan/choice/choice.h"
 
 namespace cleave {
@@ -17,6 +23,20 @@ inline void expect_slices(const Choice& choice, int64_t asked) {
   EXPECT_EQ(choice.spec.split, choice.spec.slices > 1 ? SplitKMode::parallel : SplitKMode::none);
   EXPECT_EQ(choice.partial_bytes > 0, choice.spec.slices > choice.spec.cluster_k);
   EXPECT_LE(direct_made(choice.config) * sizeof(float), smem_plan(choice.config).bytes);
+}
+
+/// Compiles what they run for every architecture; where there are no clusters, without.
+inline void expect_no_spills(const std::vector<Choice>& choices, size_t kernels) {
+  for (const char* arch : {"sm_80", "sm_90a"}) {
+    std::set<std::string> sources;
+    for (const Choice& choice : choices) {
+      GemmConfig c = choice.config;
+      if (arch == std::string("sm_80")) c.cluster.k = 1;
+      sources.insert(gemm_source(c));
+    }
+    EXPECT_GE(sources.size(), kernels);
+    expect_no_spills(sources, arch, 128);
+  }
 }
 
 }  // namespace cleave

@@ -30,7 +30,7 @@ constexpr uint32_t kBlocks = 4, kRoom = 2;
 constexpr int64_t kTiles = 112;
 
 std::vector<Spec> specs(const GemmProblem& p, const DeviceInfo& device = h100(), int64_t tiles = kTiles) {
-  return sliced_specs(p, device, kSpec, kBlocks, tiles, kRoom);
+  return sliced_specs(p, device, kSpec, kBlocks, tiles, kRoom, Deal::runs);
 }
 
 TEST(DirectSlices, AreFewOrFillTheGpu) {

@@ -144,7 +144,7 @@ TEST(DirectSpread, LeavesTheRest) {
   ConvAxis far = axis, many = axis;
   far.stride = 5;
   many.filter = many.pad_begin = many.pad_end = 30;
-  const auto is_served = [](const GemmProblem& p) { return bool(cheapest(p, h100(), Kernels::all).choice); };
+  const auto is_served = [](const GemmProblem& p) { return bool(direct_choice(p, DirectMethod::spread)); };
   const auto gradient = [](int64_t channels, int64_t filters, const ConvAxis& height, const ConvAxis& width) {
     return few_channels(channels, filters, height, width, Conv::dgrad);
   };

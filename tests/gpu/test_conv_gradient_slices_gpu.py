@@ -1,4 +1,4 @@
-"""Weight gradients of depthwise convolutions by each of their kernels: in one piece, in slices, in clusters of them."""
+"""Weight gradients that convolve directly, by each kernel: in one piece, in slices, in clusters of them."""
 
 from __future__ import annotations
 
@@ -50,3 +50,37 @@ def test_slices_of_depthwise_gradients(kernel: str, name: str, dtype: str) -> No
 def test_clusters_with_c(name: str) -> None:
     """As they are chosen, twice, with the same bits."""
     Case("wgrad", LAYERS[name], "bfloat16", options={"kernel": "direct"}, has_c=True).check_repeats()
+
+
+FIRST_AND_LAST = {
+    "few channels": (
+        Convolution(3, 3, 24, (Axis(64, 3, 2, 1, 1), Axis(70, 3, 2, 1, 1))),
+        ("direct 256x32",),
+    ),
+    "few channels, 7x7": (
+        Convolution(2, 3, 64, (Axis(96, 7, 2, 3, 3), Axis(80, 7, 2, 3, 3))),
+        ("direct 256x64",),
+    ),
+    "few filters": (
+        Convolution(2, 72, 3, (Axis(48, 3, 1, 1, 1), Axis(64, 3, 1, 1, 1))),
+        ("direct 256x32", "direct 128x64", "direct 512x3", "direct 256x3"),
+    ),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("name", FIRST_AND_LAST)
+def test_slices_of_first_and_last_layers(name: str, dtype: str) -> None:
+    convolution, cuts = FIRST_AND_LAST[name]
+    case = Case("wgrad", convolution, dtype, options={"kernel": "direct"})
+    for cut in cuts:
+        served = set()
+        for slices in ALONE + CLUSTERS:
+            try:
+                case.check_kernel(cut + slices)
+            except ValueError:  # clusters, which are Hopper's
+                continue
+            served.add(slices)
+        assert served >= set(ALONE)
+        assert (CLUSTERS[-1] in served) == (torch.cuda.get_device_capability() >= (9, 0))
+    case.check_repeats()

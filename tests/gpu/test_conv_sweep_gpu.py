@@ -33,13 +33,12 @@ LAYERS = {
     "one side": layer(2, 64, 64, Axis(11, 3, 1, 2, 0), Axis(33, 3, 1, 0, 2)),
     "more padding than filter": layer(2, 32, 64, Axis(6, 2, 1, 3, 4), Axis(9, 3, 1, 5, 4)),
     "5x5": layer(2, 64, 64, Axis(14, 5, 1, 2, 2), Axis(40, 5, 1, 2, 2)),
-    "taps along the line": layer(2, 64, 64, Axis(9, 1), Axis(64, 5, 1, 2, 2)),
     "taps down": layer(2, 64, 64, Axis(9, 4, 1, 1, 2), Axis(64, 1)),
     "planes": layer(2, 64, 64, Axis(5, 3, 1, 1, 1), Axis(9, 3, 1, 1, 1), Axis(64, 3, 1, 1, 1)),
     "planes by themselves": layer(2, 32, 32, Axis(4, 1), Axis(9, 3, 1, 1, 1), Axis(20, 3, 1, 1, 1)),
     "two planes deep": layer(1, 32, 64, Axis(4, 2, 1, 1, 0), Axis(9, 3, 1, 1, 1), Axis(70, 3, 1, 1, 1)),
 }
-CUTS = [f"direct 64x{n} ahead {lines}" for n in (64, 32) for lines in (1, 2, 3, 5)]
+CUTS = [f"direct 64x{n} ahead {lines}" for n in (64, 32) for lines in (1, 2)]
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])

@@ -1,4 +1,4 @@
-// Convolutions by WGMMA line by line down the images (direct/sweep.h): what of pixels and filters lies in shared memory.
+// Convolutions by WGMMA line by line down the images (direct/sweep.h): where pixels and filters lie in shared memory.
 #pragma once
 
 #include "cleave/config/direct_work.h"
@@ -7,8 +7,11 @@
 
 namespace cleave {
 
-inline constexpr uint32_t kSweepRows = 64;   // pixels of a line that a warpgroup makes
-inline constexpr uint32_t kSweepGroups = 2;  // warpgroups, each with lines of its own
+inline constexpr uint32_t kSweepRows = 64;      // pixels of a line that a warpgroup makes
+inline constexpr uint32_t kSweepGroups = 2;     // warpgroups, each with lines of its own
+inline constexpr uint32_t kSweepThreads = 128;  // of one
+inline constexpr uint32_t kSweepCtaThreads = (kSweepGroups + 1) * kSweepThreads;
+inline constexpr uint32_t kSweepConsumerRegisters = 232, kSweepProducerRegisters = 40;  // 168 before they are dealt
 inline constexpr uint32_t kSweepAlignment = 1024;
 
 /// Bytes of a pixel's channels that WGMMA sees as a row, and so many parts of them.
@@ -33,6 +36,17 @@ CLEAVE_HD constexpr uint32_t sweep_part_bytes(const GemmConfig& c) {
 }
 CLEAVE_HD constexpr uint32_t sweep_line_bytes(const GemmConfig& c) {
   return sweep_parts(c) * sweep_part_bytes(c);
+}
+
+/// Gathered pixels of an image's line that lie together: with several images beside each other, whole lines with what
+/// lies around them.
+CLEAVE_HD constexpr uint32_t sweep_length(const GemmConfig& c, const DirectShape& shape) {
+  return shape.together > 1 ? shape.made[1] + c.direct.width.taps - 1 : sweep_reach(c);
+}
+
+/// Bytes of a row of filters: of channels that are gathered, or, for data gradients, of those of one line's block.
+CLEAVE_HD constexpr uint32_t sweep_filter_line(const GemmConfig& c) {
+  return c.conv.kind == Conv::dgrad ? c.tile.n * size_of(c.operands.a) : sweep_width(c);
 }
 
 /// Filters of a part of the channels, at one tap along the line of one plane; and all.
@@ -64,20 +78,35 @@ CLEAVE_HD constexpr SweepColumn sweep_column(const DirectShape& shape, uint32_t 
   return column;
 }
 
-/// Where a row of a column's strips lies: so many planes after the first, at a pixel that is made, or, of gathered ones,
-/// before the padding is taken away.
+/// Lines that warpgroup `number` of all multiplies: those it gathers of each of its columns, of all planes.
+CLEAVE_HD constexpr uint32_t sweep_turns(const GemmConfig& c, const DirectShape& shape, uint32_t number) {
+  const uint32_t first = number * shape.steps, end = min_of(first + shape.steps, shape.tiles);
+  if (first >= end) return 0;
+  const uint32_t rows = shape.rows.divisor, columns = (end - 1) / rows - first / rows + 1;
+  return (end - first + columns * (c.direct.height.taps - 1)) * c.direct.depth.taps;
+}
+
+/// Where a row of a column's strips lies: so many planes, and so many pixels along the line, after the first.
 struct SweepPlace {
   uint32_t beside, x;
 };
-CLEAVE_HD constexpr SweepPlace sweep_place(const GemmConfig& c, const DirectShape& shape, const SweepColumn& column,
-                                           uint32_t row) {
-  const uint32_t length = shape.made[1] + c.direct.width.taps - 1;  // of a line with what lies around it
-  const uint32_t beside = shape.together > 1 ? row / length : 0;
-  return {beside, column.x0 + row - beside * length};
+CLEAVE_HD constexpr SweepPlace sweep_place(const GemmConfig& c, const DirectShape& shape, uint32_t row) {
+  const uint32_t length = sweep_length(c, shape), beside = shape.together > 1 ? row / length : 0;
+  return {beside, row - beside * length};
 }
 
+/// Taps along the line, of all planes.
+CLEAVE_HD constexpr uint32_t sweep_taps(const GemmConfig& c) {
+  return c.direct.depth.taps * c.direct.width.taps;
+}
+
+/// Shared memory from an aligned address on: filters, the warpgroups' lines, then barriers, one of each tap's filters
+/// and two of each line.
+CLEAVE_HD constexpr uint32_t sweep_filters_full(const GemmConfig& c, uint32_t smem, uint32_t tap) {
+  return smem + sweep_filter_bytes(c) + kSweepGroups * c.tile.stages * sweep_line_bytes(c) + tap * 8;
+}
 CLEAVE_HD constexpr uint32_t sweep_bytes(const GemmConfig& c) {
-  return kSweepAlignment + sweep_filter_bytes(c) + kSweepGroups * c.tile.stages * sweep_line_bytes(c);
+  return kSweepAlignment + sweep_filters_full(c, 0, sweep_taps(c) + 2 * kSweepGroups * c.tile.stages);
 }
 
 }  // namespace cleave

@@ -3,6 +3,7 @@
 
 #include "cleave/config/direct_at_once.h"
 #include "cleave/config/direct_columns.h"
+#include "cleave/config/direct_sweep.h"
 #include "cleave/config/direct_work.h"
 #include "cleave/config/loads.h"
 #include "cleave/config/staged_c.h"
@@ -22,7 +23,8 @@ CLEAVE_HD constexpr uint32_t copy_threads(const GemmConfig& c) {
 
 /// Threads of a CTA. Those of the streamed kernel all multiply, and math_threads() of them make sums of the parts.
 CLEAVE_HD constexpr uint32_t cta_threads(const GemmConfig& c) {
-  if (c.family == KernelFamily::direct) return kDirectThreads;
+  if (c.family == KernelFamily::direct)
+    return c.direct.method == DirectMethod::sweep ? kSweepCtaThreads : kDirectThreads;
   if (c.family == KernelFamily::streamed) return c.warps.m * c.warps.k * 32;
   return has_tma(c.family) ? (c.warps.consumers + 1) * 128 : math_threads(c);
 }
@@ -62,6 +64,7 @@ CLEAVE_HD constexpr uint32_t resident_ctas(const GemmConfig& c) {
   if (c.direct.method == DirectMethod::at_once) return at_once_registers(c) <= 44 ? 3 : 2;
   if (c.conv.kind == Conv::wgrad && c.direct.method == DirectMethod::shift) return 2;
   if (c.direct.method == DirectMethod::lines) return 2;
+  if (c.direct.method == DirectMethod::windows && c.conv.kind == Conv::wgrad) return c.tile.n <= 32 ? 2 : 1;
   if (c.direct.method == DirectMethod::sweep) return 1;
   if (c.direct.method == DirectMethod::pixels || c.conv.kind == Conv::wgrad) return c.direct.pixels > 0 ? 2 : 1;
   const bool has_classes = c.conv.kind == Conv::dgrad && c.direct.height.stride * c.direct.width.stride > 1;

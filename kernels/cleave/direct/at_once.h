@@ -4,8 +4,8 @@
 // Roles      a thread makes `tile.m` neighbours of a line, `direct.vector` channels of each; neighbouring threads have
 //            neighbouring channels, then the next strips: along the line, of the next line, of the next image
 // Operands   all pixels that a strip meets straight from global memory, begun one after another before the first is
-//            used. Filters, as they lie, come at the same time and are shared by the CTA; a thread has all of its own in
-//            registers, or a line of taps at a time
+//            used. Filters, as they lie, come at the same time and are shared by the CTA; a thread has all of its own
+//            in registers, or a line of taps at a time
 // Sums       float32, in the order of the taps
 #pragma once
 

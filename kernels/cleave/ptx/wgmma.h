@@ -27,6 +27,14 @@ CLEAVE_DEVICE void wgmma_pin(int32_t& accumulator) {
   asm volatile("" : "+r"(accumulator)::"memory");
 }
 
+/// A copy that the compiler does not see through. Accumulators that change places would else be copied from register to
+/// register between the instructions, which makes ptxas wait for each.
+CLEAVE_DEVICE float opaque_copy(float value) {
+  float copy;
+  asm volatile("mov.b32 %0, %1;" : "=f"(copy) : "f"(value));
+  return copy;
+}
+
 /// One wgmma instruction. N: a multiple of 16 up to 256; of 8-bit floats 152, too. TransposeA/B: 1 if the operand is
 /// MN-major (16-bit types only). `accumulate` 0 overwrites the accumulators.
 template <DType TypeA, DType TypeB, uint32_t N, int TransposeA, int TransposeB>

@@ -22,6 +22,7 @@ constexpr uint32_t kMostStrip = 8, kMostVector = 4;
 // Fitted to 276 times of an H200, of which they are 9 % off. A thread's instructions wait for each other, and those of
 // an SM's threads take turns; half of what takes less, that or memory, is hidden.
 constexpr double kLaunchUs = 1.65, kOwnClocks = 2.8, kTurnClocks = 1.26;
+constexpr double kLineFactor = 1.06;  // of turns, where filters are loaded line by line: 16 layers of 7x7
 constexpr double kMemoryShare = 0.79, kBesideShare = 0.5;
 
 GemmConfig at_once_config(const GemmProblem& p, const Spec& spec) {
@@ -123,7 +124,8 @@ DirectShape direct_at_once_shape(const Choice& choice) {
 
 double predict_direct_at_once_us(const Choice& choice, const DeviceInfo& device) {
   const double of_sm = double(choice.blocks) / device.num_sms, own = instructions(choice.config);
-  const double turns = (of_sm + std::ceil(of_sm)) / 2 * (kDirectThreads / 128);  // of a scheduler's warps
+  const double factor = holds_all_filters(choice.config) ? 1 : kLineFactor;
+  const double turns = factor * (of_sm + std::ceil(of_sm)) / 2 * (kDirectThreads / 128);  // of a scheduler's warps
   const double multiply = own * (kOwnClocks + turns * kTurnClocks) / (device.clock_ghz * 1e3);
   const double memory = narrow_bytes(choice) / (device.memory_gb_per_s * 1e3 * kMemoryShare);
   return kLaunchUs + std::max(multiply, memory) + kBesideShare * std::min(multiply, memory);

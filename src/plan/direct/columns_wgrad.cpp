@@ -24,15 +24,12 @@ constexpr uint32_t kWidest = 2;                 // of a thread, but for groups o
 // which are 9 % off (docs/notes/2026-11-convolution.md).
 constexpr double kLineClocks = 253;  // of a line that waits, if no other CTA has the SM meanwhile
 constexpr double kMultiplyInstructions = 0.64, kLoadInstructions = 7.6, kLineInstructions = 80;
-constexpr GradientCosts kCosts = {.launch = 1.9,
-                                  .cluster = 1.24,
-                                  .clusters = 1.73,
-                                  .clusters_factor = 1.14,
-                                  .slices = 3.04,
-                                  .slices_factor = 2.09,
-                                  .turn = 1.3,
-                                  .memory_share = 0.94,
-                                  .beside = 0.46};
+constexpr GradientCosts kCosts = {
+    .launch = 1.9,
+    .meeting = {.cluster = 1.24, .clusters = 1.73, .clusters_factor = 1.14, .slices = 3.04, .slices_factor = 2.09},
+    .turn = 1.3,
+    .memory_share = 0.94,
+    .beside = 0.46};
 
 /// Channels that threads load at once, at most.
 uint32_t widest_vector(const GemmProblem& p) {
@@ -96,7 +93,8 @@ std::optional<Spec> direct_columns_wgrad_spec(const GemmProblem& p, const Device
         const Spec spec{.family = KernelFamily::direct, .tile_m = strip, .tile_n = n, .columns = vector};
         if (!is_cut(p, device, spec)) continue;
         const GemmConfig c = columns_config(p, spec);
-        for (const Spec& own : sliced_specs(p, device, spec, blocks_of(p, c), column_cells(c, p.conv), ctas_of_sm(c))) {
+        for (const Spec& own :
+             sliced_specs(p, device, spec, blocks_of(p, c), column_cells(c, p.conv), ctas_of_sm(c), Deal::runs)) {
           fastest.offer(own);
         }
       }

@@ -1,4 +1,4 @@
-// Of the specs that a method is offered for a problem, the one that is predicted to take least.
+// The one that is predicted to take least, among the specs that a method is offered for a problem.
 #pragma once
 
 #include <limits>

@@ -27,8 +27,10 @@ constexpr int64_t kMostPlanes = 1 << 20;  // of all images
 constexpr uint32_t kWarps = kDirectThreads / 32;
 constexpr uint32_t kTileSizes[] = {128, 256}, kChannels[] = {64, 32};
 
-// An H200 took 0.8 to 1.13 of what follows, for 11 layers in 8 cuts each.
-constexpr double kLaunchUs = 6.7;
+// An H200 took 0.8 to 1.13 of what follows, for 11 layers in 8 cuts each; how slices meet is fitted to 8 other layers.
+constexpr double kLaunchUs = 5.75;
+constexpr MeetingCosts kMeeting = {
+    .cluster = 0, .clusters = 0.64, .clusters_factor = 0.94, .slices = 0.86, .slices_factor = 1.38};
 constexpr double kMultiplyClocks = 2.2;    // of a product, with what it reads from shared memory
 constexpr double kTileClocks = 1130;       // that a tile takes besides
 constexpr double kLoadBytesPerClock = 13;  // of an SM
@@ -133,11 +135,9 @@ std::optional<Spec> direct_lines_spec(const GemmProblem& p, const DeviceInfo& de
       if (cut.strips == 0) continue;
       c.direct.strips = cut.strips;
       const int64_t tiles = tiles_of(cut, p.conv);
-      for (uint32_t beside = 1; beside <= ctas_of_sm(c); ++beside) {
-        Spec spec = whole;
-        cut_into_slices(p, tiles, int64_t(device.num_sms) * beside / blocks_of(p, c), spec);
-        fastest.offer(spec);
-      }
+      for (uint32_t beside = 1; beside <= ctas_of_sm(c); ++beside)
+        for (const Spec& spec : sliced_specs(p, device, whole, blocks_of(p, c), tiles, beside, Deal::turns))
+          fastest.offer(spec);
     }
   }
   return fastest.spec();
@@ -176,10 +176,11 @@ DirectShape direct_lines_shape(const Choice& choice) {
 
 double predict_direct_lines_us(const Choice& choice, const DeviceInfo& device) {
   const GemmConfig& c = choice.config;
-  const double clock = device.clock_ghz * 1e3, beside = std::ceil(double(choice.blocks) / device.num_sms);
-  const double busy = std::ceil(choice.tiles / choice.blocks) * tile_clocks(c, beside) / clock;
+  const auto [beside, turns] = turns_of(choice, ctas_of_sm(c), device);
+  const double clocks = std::ceil(choice.tiles / choice.blocks) * turns * tile_clocks(c, beside);
+  const double busy = clocks / (device.clock_ghz * 1e3);
   const double memory = gradient_bytes(choice.problem.conv) / (device.memory_gb_per_s * 1e3 * kMemoryShare);
-  return kLaunchUs + slice_sums_us(choice) + std::max(busy, memory);
+  return kLaunchUs + meeting_us(choice, kMeeting) + std::max(busy, memory);
 }
 
 }  // namespace cleave

@@ -1,6 +1,7 @@
 #include "plan/direct/pixels.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "cleave/config/direct_work.h"
 #include "cleave/config/smem_plan.h"
@@ -23,7 +24,8 @@ constexpr uint32_t kMostStaged = 75 * 1024;  // bytes of a CTA's shared memory
 // more they cost 4 to 25 % (from 47 on), where half as many banks serve a load, and L1 had what lines share.
 constexpr uint32_t kMostStagedLine = 32;
 
-// Fitted to 31 times of an H200, of which they are 13 % off: what a lane spends on a channel.
+// Fitted to 31 times of an H200, of which they are 13 % off: what a lane spends on a channel. Where CTAs are few, one
+// takes as long as another, which 8 other layers confirmed.
 constexpr double kLaunchUs = 3.5;
 constexpr double kTapInstructions = 2.6, kMadeInstructions = 25, kGatheredInstructions = 21;
 constexpr double kMemoryShare = 0.75;
@@ -157,7 +159,9 @@ double predict_direct_pixels_us(const Choice& choice, const DeviceInfo& device) 
   const double taps = double(c.direct.height.taps) * c.direct.width.taps * c.direct.group;
   const double met = gathers_outputs ? taps / (double(c.direct.height.stride) * c.direct.width.stride) : taps;
   const double instructions = made * (kTapInstructions * met + kMadeInstructions) + gathered * kGatheredInstructions;
-  const double multiply = instructions * double(choice.problem.n) / (device.num_sms * 128.0 * device.clock_ghz * 1e3);
+  const double of_sm = choice.tiles / device.num_sms, turns = std::max((of_sm + std::ceil(of_sm)) / 2, 1.0);  // CTAs
+  const double of_all = instructions * double(choice.problem.n) / (device.num_sms * 128.0);
+  const double multiply = turns / of_sm * of_all / (device.clock_ghz * 1e3);
   const double memory = narrow_bytes(choice) / (device.memory_gb_per_s * 1e3 * kMemoryShare);
   return kLaunchUs + std::max(multiply, memory);
 }

@@ -23,14 +23,6 @@ double sector_factor(const GemmConfig& c, const GemmProblem& p) {
   return 1 + kPiece / bytes;  // every other pixel's begin within one
 }
 
-double meeting_us(const Choice& choice, const GradientCosts& costs) {
-  const uint32_t slices = choice.spec.slices, together = choice.spec.cluster_k, clusters = slices / together;
-  if (slices == 1) return 0;
-  if (together == 1) return costs.slices + costs.slices_factor * slice_sums_us(choice);
-  if (clusters == 1) return costs.cluster;
-  return costs.cluster + costs.clusters + costs.clusters_factor * clusters / together * sums_us(choice);
-}
-
 }  // namespace
 
 void reserve_slices(Choice& choice, uint32_t blocks, uint32_t slices) {
@@ -49,13 +41,6 @@ void reserve_slices(Choice& choice, uint32_t blocks, uint32_t slices) {
   choice.partial_bytes = uint64_t(blocks) * slices * direct_made(choice.config) * sizeof(float);
 }
 
-void cut_into_slices(const GemmProblem& p, int64_t tiles, int64_t most, Spec& spec) {
-  if (p.split_k_mode == SplitKMode::none) return;
-  const int64_t slices = std::clamp<int64_t>(most, 1, tiles), asked = p.split_k_slices;
-  spec.slices = uint32_t(asked > 0 ? std::min(asked, tiles) : even_parts(tiles, slices));
-  if (spec.slices > 1) spec.split = SplitKMode::parallel;
-}
-
 bool has_slices(const Spec& spec, const DeviceInfo& device) {
   if (spec.slices == 0 || spec.split != (spec.slices > 1 ? SplitKMode::parallel : SplitKMode::none)) return false;
   if (spec.cluster_k == 1) return true;
@@ -64,11 +49,13 @@ bool has_slices(const Spec& spec, const DeviceInfo& device) {
 }
 
 std::vector<Spec> sliced_specs(const GemmProblem& p, const DeviceInfo& device, const Spec& spec, uint32_t blocks,
-                               int64_t tiles, uint32_t room) {
+                               int64_t tiles, uint32_t room, Deal deal) {
   if (p.split_k_mode == SplitKMode::none) return {spec};
   std::vector<Spec> specs;
-  const auto even = [&](int64_t most) { return even_parts(tiles, std::clamp<int64_t>(most, 1, tiles)); };
-  const int64_t filling = int64_t(device.num_sms) * room / blocks, asked = even(p.split_k_slices);
+  const auto most_of = [&](int64_t slices) { return std::clamp<int64_t>(slices, 1, tiles); };
+  const auto even = [&](int64_t most) { return even_parts(tiles, most_of(most)); };
+  const int64_t filling = int64_t(device.num_sms) * room / blocks;
+  const int64_t asked = deal == Deal::runs ? even(p.split_k_slices) : most_of(p.split_k_slices);
   const auto add = [&](int64_t slices, uint32_t together) {
     if (slices < 1 || slices > tiles || (p.split_k_slices > 0 && slices != asked)) return;
     Spec own = spec;
@@ -78,7 +65,7 @@ std::vector<Spec> sliced_specs(const GemmProblem& p, const DeviceInfo& device, c
     if (!has_slices(own, device)) return;
     if (std::find(specs.begin(), specs.end(), own) == specs.end()) specs.push_back(own);
   };
-  for (const int64_t most : {int64_t(1), filling, filling / 2, asked}) add(even(most), 1);
+  for (const int64_t slices : {int64_t(1), even(filling), even(filling / 2), asked}) add(slices, 1);
   for (const uint32_t together : {2u, 4u, kMostTogether}) {
     const auto at_once = int64_t(clusters_at_once(together, room, device)) / blocks;
     for (const int64_t clusters : {int64_t(1), at_once, at_once / 2, asked / together})
@@ -100,6 +87,14 @@ Turns turns_of(const Choice& choice, uint32_t room, const DeviceInfo& device) {
           .turns = std::ceil(clusters / clusters_at_once(together, room, device))};
 }
 
+double meeting_us(const Choice& choice, const MeetingCosts& costs) {
+  const uint32_t slices = choice.spec.slices, together = choice.spec.cluster_k, clusters = slices / together;
+  if (slices == 1) return 0;
+  if (together == 1) return costs.slices + costs.slices_factor * slice_sums_us(choice);
+  if (clusters == 1) return costs.cluster;
+  return costs.cluster + costs.clusters + costs.clusters_factor * clusters / together * sums_us(choice);
+}
+
 double narrow_gradient_us(const Choice& choice, const DeviceInfo& device, double turns, double clocks,
                           const GradientCosts& costs) {
   const GemmProblem& p = choice.problem;
@@ -107,7 +102,7 @@ double narrow_gradient_us(const Choice& choice, const DeviceInfo& device, double
   const double bytes = elements * size_of(p.a.dtype) * sector_factor(choice.config, p);
   const double memory = bytes / (device.memory_gb_per_s * 1e3 * costs.memory_share);
   const double work = clocks / (device.clock_ghz * 1e3);
-  const double others = (turns - 1) * costs.turn + meeting_us(choice, costs);
+  const double others = (turns - 1) * costs.turn + meeting_us(choice, costs.meeting);
   return costs.launch + others + std::max(work, memory) + costs.beside * std::min(work, memory);
 }
 

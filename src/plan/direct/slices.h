@@ -13,9 +13,6 @@ namespace cleave {
 /// Cuts each of `blocks` of a weight gradient into slices, and makes room for their partial sums.
 void reserve_slices(Choice& choice, uint32_t blocks, uint32_t slices);
 
-/// As many slices of a weight gradient's tiles as are asked for, else `most`, none of which is empty.
-void cut_into_slices(const GemmProblem& problem, int64_t tiles, int64_t most, Spec& spec);
-
 /// Whether a weight gradient is in one piece, or in parallel slices, whole clusters of which may meet.
 bool has_slices(const Spec& spec, const DeviceInfo& device);
 
@@ -24,10 +21,14 @@ inline bool can_meet(const GemmConfig& c) {
   return c.cluster.k == 1 || direct_made(c) % 4 == 0;
 }
 
+/// How slices share a weight gradient's tiles: each has a run of them, as long as another's, or they take turns.
+enum class Deal { runs, turns };
+
 /// The ways to cut a weight gradient's `tiles` that are worth a look, where `spec` says the rest, and an SM has room
-/// for `room` CTAs: one piece; slices that fill the GPU, or half of it; and clusters of slices, one, or that many.
+/// for `room` CTAs: one piece; slices that fill the GPU, or half of it; and clusters of slices, one, or that many. As
+/// many slices as are asked for, each of which has a tile.
 std::vector<Spec> sliced_specs(const GemmProblem& problem, const DeviceInfo& device, const Spec& spec, uint32_t blocks,
-                               int64_t tiles, uint32_t room);
+                               int64_t tiles, uint32_t room, Deal deal);
 
 /// Clusters that run at a time, where an SM has room for `room` CTAs.
 double clusters_at_once(uint32_t together, uint32_t room, const DeviceInfo& device);
@@ -38,11 +39,19 @@ struct Turns {
 };
 Turns turns_of(const Choice& choice, uint32_t room, const DeviceInfo& device);
 
-/// What a weight gradient of narrow groups takes, in us, beside its work: the launch; slices that meet in a cluster;
-/// clusters, and slices by themselves, which meet in memory (the factors multiply sums_us); each turn after the first.
-/// Memory has that share of its speed. Work and memory hide each other, but for `beside` of the shorter.
+/// What slices take to meet, in us: those of a cluster; clusters, and slices by themselves, which meet in memory (the
+/// factors multiply sums_us).
+struct MeetingCosts {
+  double cluster, clusters, clusters_factor, slices, slices_factor;
+};
+double meeting_us(const Choice& choice, const MeetingCosts& costs);
+
+/// What a weight gradient of narrow groups takes, in us, beside its work: the launch; its slices; each turn after the
+/// first. Memory has that share of its speed. Work and memory hide each other, but for `beside` of the shorter.
 struct GradientCosts {
-  double launch, cluster, clusters, clusters_factor, slices, slices_factor, turn, memory_share, beside;
+  double launch;
+  MeetingCosts meeting;
+  double turn, memory_share, beside;
 };
 
 /// With so many clocks of work in all turns.
@@ -61,7 +70,7 @@ bool deal_slices(Choice& choice, int64_t tiles, uint32_t blocks);
 /// For a CTA's sums to come from, or go to, other CTAs once.
 double sums_us(const Choice& choice);
 
-/// Until the slices of a weight gradient are added up, from the last CTA's end on (split_k/slice_sums.h).
+/// Until slices by themselves are added up, from the last CTA's end on (split_k/slice_sums.h).
 double slice_sums_us(const Choice& choice);
 
 }  // namespace cleave

@@ -25,8 +25,10 @@ constexpr uint32_t kMostLines = 32;  // of a tile
 constexpr uint32_t kWarps = kDirectThreads / 32, kParts = kSpreadChannels / kSpreadOfWarp;
 constexpr uint32_t kTileSizes[] = {512, 256};
 
-// An H200 took 0.86 to 1.14 of what follows for 10 layers, each in 6 cuts.
-constexpr double kLaunchUs = 5.2;
+// An H200 took 0.86 to 1.14 of what follows for 10 layers, each in 6 cuts; how slices meet is fitted to 8 other layers.
+constexpr double kLaunchUs = 4.2;
+constexpr MeetingCosts kMeeting = {
+    .cluster = 0, .clusters = 0, .clusters_factor = 0.61, .slices = 0.29, .slices_factor = 1.14};
 constexpr double kWaveUs = 3.8;     // until a CTA multiplies, and from then to its sums
 constexpr double kStepUs = 0.71;    // of a warp: it waits for the pixels; where several
 constexpr double kSharedUs = 0.57;  // load the same, L1 has them
@@ -104,24 +106,20 @@ uint32_t blocks_of(const GemmProblem& p, const GemmConfig& c) {
   return ceil_div(uint32_t(p.conv.channels), kSpreadChannels) * ceil_div(uint32_t(p.conv.filters), c.tile.n);
 }
 
-/// As many as fill the GPU.
-void set_slices(const GemmProblem& p, const DeviceInfo& device, Spec& spec) {
-  GemmConfig c = spread_config(p, spec);
-  const Cut cut = cut_of(c, p.conv, device);
-  if (cut.strips == 0) return;
-  c.direct.strips = cut.strips;
-  cut_into_slices(p, tiles_of(cut, p.conv), int64_t(device.num_sms) * ctas_of_sm(c) / blocks_of(p, c), spec);
-}
-
 }  // namespace
 
 std::optional<Spec> direct_spread_wgrad_spec(const GemmProblem& p, const DeviceInfo& device) {
   if (!is_served(p, device)) return std::nullopt;
   FastestSpec fastest(p, device, make_direct_spread_wgrad_choice, predict_direct_spread_wgrad_us);
   for (const uint32_t m : kTileSizes) {
-    Spec spec{.family = KernelFamily::direct, .tile_m = m, .tile_n = filters_of(p.conv)};
-    set_slices(p, device, spec);
-    fastest.offer(spec);
+    const Spec whole{.family = KernelFamily::direct, .tile_m = m, .tile_n = filters_of(p.conv)};
+    GemmConfig c = spread_config(p, whole);
+    const Cut cut = cut_of(c, p.conv, device);
+    if (cut.strips == 0) continue;
+    c.direct.strips = cut.strips;
+    const int64_t tiles = tiles_of(cut, p.conv);
+    for (const Spec& spec : sliced_specs(p, device, whole, blocks_of(p, c), tiles, ctas_of_sm(c), Deal::turns))
+      fastest.offer(spec);
   }
   return fastest.spec();
 }
@@ -160,12 +158,11 @@ DirectShape direct_spread_wgrad_shape(const Choice& choice) {
 double predict_direct_spread_wgrad_us(const Choice& choice, const DeviceInfo& device) {
   const GemmConfig& c = choice.config;
   const double steps = double(c.tile.m) / 16 / c.warps.k, fills = ceil_div(tap_filled(c), kDirectThreads);
-  const double beside = std::min(std::ceil(double(choice.blocks) / device.num_sms), double(ctas_of_sm(c)));
+  const auto [beside, turns] = turns_of(choice, ctas_of_sm(c), device);
   const double tile = (steps * (c.warps.n > 1 ? kSharedUs : kStepUs) + fills * kFillUs) * (1 + kBeside * (beside - 1));
-  const double waves = std::ceil(choice.blocks / (beside * device.num_sms));
-  const double busy = waves * (kWaveUs + std::ceil(choice.tiles / choice.blocks) * tile);
+  const double busy = turns * (kWaveUs + std::ceil(choice.tiles / choice.blocks) * tile);
   const double memory = gradient_bytes(choice.problem.conv) / (device.memory_gb_per_s * 1e3 * kMemoryShare);
-  return kLaunchUs + slice_sums_us(choice) + std::max(busy, memory);
+  return kLaunchUs + meeting_us(choice, kMeeting) + std::max(busy, memory);
 }
 
 }  // namespace cleave

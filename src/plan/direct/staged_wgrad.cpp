@@ -31,15 +31,12 @@ constexpr int32_t kMostDilation = 8;
 constexpr double kLineClocks = 283;  // of a line that waits, if no other CTA has the SM meanwhile
 constexpr double kMultiplyInstructions = 0.92, kLineInstructions = 122;
 constexpr double kFirstClocks = 1170, kFirstBytesPerClock = 100;  // until a column's first lines are there
-constexpr GradientCosts kCosts = {.launch = 0.84,
-                                  .cluster = 2.36,
-                                  .clusters = 1.41,
-                                  .clusters_factor = 1.51,
-                                  .slices = 3.95,
-                                  .slices_factor = 1.95,
-                                  .turn = 0.16,
-                                  .memory_share = 0.618,
-                                  .beside = 0.79};
+constexpr GradientCosts kCosts = {
+    .launch = 0.84,
+    .meeting = {.cluster = 2.36, .clusters = 1.41, .clusters_factor = 1.51, .slices = 3.95, .slices_factor = 1.95},
+    .turn = 0.16,
+    .memory_share = 0.618,
+    .beside = 0.79};
 
 GemmConfig staged_config(const GemmProblem& p, const Spec& spec) {
   GemmConfig c = direct_config(p, spec, tap_line_vector(p));
@@ -131,7 +128,7 @@ std::optional<Spec> direct_staged_wgrad_spec(const GemmProblem& p, const DeviceI
       const Spec spec{.family = KernelFamily::direct, .tile_m = strip, .tile_n = n, .ahead = kAhead};
       GemmConfig c;
       if (!is_cut(p, device, spec, c) || ctas_of_sm(c) < kLeastCtas) continue;
-      for (const Spec& own : sliced_specs(p, device, spec, blocks_of(p, c), lines_of(p, c), kLeastCtas)) {
+      for (const Spec& own : sliced_specs(p, device, spec, blocks_of(p, c), lines_of(p, c), kLeastCtas, Deal::runs)) {
         fastest.offer(own);
       }
     }

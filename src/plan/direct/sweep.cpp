@@ -16,13 +16,14 @@ namespace {
 
 constexpr int64_t kChannels[] = {32, 64, 128};     // gathered
 constexpr uint32_t kFilters[] = {64, 32};          // of a CTA
-constexpr uint32_t kMostTaps = 5, kMostAhead = 5;  // along an axis; lines
+constexpr uint32_t kMostTaps = 5, kMostAhead = 2;  // along an axis; lines
 constexpr int32_t kMostPadded = 1 << 24;
+constexpr uint32_t kStoreBytes = 16;
 
-// Guesses, by WGMMA's and shared memory's clocks, until it has been measured.
-constexpr double kLaunchUs = 3;
-constexpr double kLineClocks = 300;  // of a warpgroup beside its multiplications
-constexpr double kMultiplyAddsPerClock = 2048;
+// Fitted to times of an H200 (docs/notes/2026-11-convolution.md).
+constexpr double kLaunchUs = 3.26;
+constexpr double kTurnClocks = 262, kLineClocks = 33, kColumnClocks = 14;  // beside multiplications; of a made channel
+constexpr double kMultiplyAddsPerClock = 2048, kClockGhz = 1.95;
 constexpr double kMemoryShare = 0.75;
 
 /// Zeros before what is gathered: a data gradient meets the filter's taps the other way round.
@@ -41,13 +42,14 @@ bool is_served(const GemmProblem& p, const DeviceInfo& device) {
     if (axis.stride > 1 || dilated || axis.filter > int32_t(kMostTaps)) return false;
     if (int64_t(axis.size) + axis.pad_begin + axis.pad_end > kMostPadded) return false;
   }
+  if (conv.axes[1].filter == 1) return false;  // no line is met twice
   const ConvAxis& depth = conv.axes[0];
   if (depth.filter == 1 && (depth.pad_begin != 0 || depth.pad_end != 0)) return false;  // a plane is its own
   if (size_of(p.a.dtype) != 2 || p.b.dtype != p.a.dtype || !is_wide_float(p.d.dtype)) return false;
   if (is_gated(p) || reduces(p) || p.has_scale_d || p.has_amax || finds_scales(p)) return false;
   const int64_t filter = conv.kind == Conv::fprop ? p.b.stride_col : p.b.stride_row;
   return aligned_channels(p.a, p.a.stride_row) >= 8 && aligned_channels(p.b, filter) >= 8 &&
-         aligned_channels(p.d, p.d.stride_row) >= 8;
+         aligned_channels(p.d, p.d.stride_row) >= kStoreBytes / size_of(p.d.dtype);
 }
 
 GemmConfig sweep_config(const GemmProblem& p, const Spec& spec) {
@@ -60,7 +62,7 @@ GemmConfig sweep_config(const GemmProblem& p, const Spec& spec) {
   c.tile.k = uint32_t(gathered_group(p.conv));
   c.tile.stages = 1 + spec.ahead;
   c.operands.b_major = p.conv.kind == Conv::fprop ? Major::k : Major::mn;
-  c.store.run_bytes = std::min(8u, aligned_channels(p.d, p.d.stride_row)) * size_of(p.d.dtype);
+  c.store.run_bytes = kStoreBytes;
   c.epilogue.function = function_config(p, false);
   return c;
 }
@@ -140,13 +142,12 @@ double predict_direct_sweep_us(const Choice& choice, const DeviceInfo& device) {
   const GemmConfig& c = choice.config;
   const DirectShape shape = direct_sweep_shape(choice);
   const double begun = 1 + double(shape.steps - 1) / shape.rows.divisor;
-  const double lines = shape.steps + begun * (c.direct.height.taps - 1) / 2;  // half of those lie outside of an image
-  const double taps = double(c.direct.depth.taps) * c.direct.width.taps;
-  const double multiply = taps * kSweepRows * sweep_columns(c) * c.tile.k / kMultiplyAddsPerClock;
-  const double clocks = lines * std::max(kSweepGroups * multiply, multiply + kLineClocks);
-  const double filters = sweep_filter_bytes(c) / 50e3;
+  const double lines = shape.steps + begun * (c.direct.height.taps - 1);
+  const double of_turn = double(c.direct.width.taps) * kSweepRows * sweep_columns(c) * c.tile.k / kMultiplyAddsPerClock;
+  const double of_line = c.direct.depth.taps * (kSweepGroups * of_turn + kTurnClocks) + kLineClocks;
+  const double clocks = lines * (of_line + kColumnClocks * c.tile.n);
   const double memory = narrow_bytes(choice) / (device.memory_gb_per_s * 1e3 * kMemoryShare);
-  return kLaunchUs + filters + std::max(clocks / (device.clock_ghz * 1e3), memory);
+  return kLaunchUs + std::max(clocks / (kClockGhz * 1e3), memory);
 }
 
 }  // namespace cleave

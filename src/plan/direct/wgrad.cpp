@@ -24,15 +24,12 @@ constexpr uint32_t kMostWords = 96;  // of what is loaded; with the sums, if two
 // (docs/notes/2026-11-convolution.md).
 constexpr double kStripClocks = 744;  // for what a strip loads to arrive, if no other CTA has the SM meanwhile
 constexpr double kMultiplyInstructions = 2.42, kLoadInstructions = 9.2;  // with conversions, addresses
-constexpr GradientCosts kCosts = {.launch = 2.14,
-                                  .cluster = 1.42,
-                                  .clusters = 1.37,
-                                  .clusters_factor = 0.73,
-                                  .slices = 2.88,
-                                  .slices_factor = 1.4,
-                                  .turn = 1.53,
-                                  .memory_share = 0.759,
-                                  .beside = 0.77};
+constexpr GradientCosts kCosts = {
+    .launch = 2.14,
+    .meeting = {.cluster = 1.42, .clusters = 1.37, .clusters_factor = 0.73, .slices = 2.88, .slices_factor = 1.4},
+    .turn = 1.53,
+    .memory_share = 0.759,
+    .beside = 0.77};
 
 /// Registers for what a thread loads.
 uint32_t words_of(const DirectAxis& axis, uint32_t strip, uint32_t vector, DType type) {
@@ -79,7 +76,8 @@ std::optional<Spec> direct_wgrad_spec(const GemmProblem& p, const DeviceInfo& de
       if (strip < kLeastStrip && fastest.spec()) break;
       spec.tile_m = strip;
       const uint32_t room = room_of(direct_config(p, spec, vector));
-      for (const Spec& own : sliced_specs(p, device, spec, ceil_div(channels, spec.tile_n), lines_of(p.conv), room)) {
+      for (const Spec& own :
+           sliced_specs(p, device, spec, ceil_div(channels, spec.tile_n), lines_of(p.conv), room, Deal::runs)) {
         fastest.offer(own);
       }
     }

@@ -9,6 +9,7 @@
 #include "cleave/epilogue.h"
 #include "plan/choice/function_config.h"
 #include "plan/choice/operand_layout.h"
+#include "plan/direct/fastest.h"
 #include "plan/direct/kernels.h"
 #include "plan/direct/shift.h"
 #include "plan/direct/slices.h"
@@ -32,10 +33,13 @@ constexpr double kMemoryShare = 0.6;
 constexpr double kMultiplyAddsPerClock = 512;  // of an SM
 constexpr double kRivalFactor = 0.8, kRivalFactorOfGradients = 0.62;
 // Weight gradients: 0.94 to 1.2 for 7 layers, before the factor by which predictions of the kernel that competes, which
-// gathers, are below what it takes.
-constexpr double kGradientUs = 17.8;  // with the first tile's loads, and the sums of a CTA's warps
-constexpr double kTileUs = 1.46;      // of a CTA, and
-constexpr double kLoadUs = 0.0007;    // for each load of shared memory by a warp
+// gathers, are below what it takes; how slices meet is fitted to 8 other layers.
+constexpr double kGradientUs = 16.4;  // with the first tile's loads, and the sums of a CTA's warps
+constexpr double kTileUs = 1.36;      // of a CTA, and
+constexpr double kLoadUs = 0.00065;   // for each load of shared memory by a warp;
+constexpr double kBeside = 0.55;      // more of both, for another CTA on the SM
+constexpr MeetingCosts kMeeting = {
+    .cluster = 0, .clusters = 0, .clusters_factor = 0.25, .slices = 1.27, .slices_factor = 0.44};
 constexpr double kGatherFactor = 0.9;
 
 /// The images that windows are of, and the filters.
@@ -128,6 +132,12 @@ bool is_served(const GemmProblem& p, const DeviceInfo& device) {
   return wanted && device.compute_capability >= 80;
 }
 
+/// Its tile; weight gradients in one piece.
+Spec whole_spec(const GemmProblem& p) {
+  const auto filters = uint32_t(filters_of(p)), blocks = ceil_div(filters, kMostFilters);
+  return {.family = KernelFamily::direct, .tile_m = kTileRows, .tile_n = round_up(ceil_div(filters, blocks), 16u)};
+}
+
 /// Tiles of all images, of one block of filters.
 int64_t tiles_of(const ConvLayout& conv) {
   const uint32_t strips = strips_of(conv);
@@ -140,21 +150,22 @@ int64_t tiles_of(const ConvLayout& conv) {
 
 std::optional<Spec> direct_windows_spec(const GemmProblem& p, const DeviceInfo& device) {
   if (!is_served(p, device)) return std::nullopt;
-  const auto filters = uint32_t(filters_of(p)), blocks = ceil_div(filters, kMostFilters);
-  Spec spec{.family = KernelFamily::direct, .tile_m = kTileRows, .tile_n = round_up(ceil_div(filters, blocks), 16u)};
-  if (p.conv.kind != Conv::wgrad || p.split_k_mode == SplitKMode::none) return spec;
-  const int64_t wanted = p.split_k_slices > 0 ? p.split_k_slices : int64_t(device.num_sms) / blocks;
-  spec.slices = uint32_t(std::clamp<int64_t>(wanted, 1, tiles_of(p.conv)));
-  if (spec.slices > 1) spec.split = SplitKMode::parallel;
-  return spec;
+  const Spec whole = whole_spec(p);
+  if (p.conv.kind != Conv::wgrad) return whole;
+  FastestSpec fastest(p, device, make_direct_windows_choice, predict_direct_windows_us);
+  const uint32_t blocks = ceil_div(uint32_t(filters_of(p)), whole.tile_n),
+                 room = resident_ctas(windows_config(p, whole));
+  for (const Spec& spec : sliced_specs(p, device, whole, blocks, tiles_of(p.conv), room, Deal::turns))
+    fastest.offer(spec);
+  return fastest.spec();
 }
 
 std::optional<Choice> make_direct_windows_choice(const GemmProblem& problem, const DeviceInfo& device,
                                                  const Spec& spec) {
-  const auto own = direct_windows_spec(problem, device);
+  if (!is_served(problem, device)) return std::nullopt;
+  const Spec own = whole_spec(problem);
   const bool back = problem.conv.kind == Conv::wgrad;
-  // Another cut is another problem's; weight gradients may be of other slices.
-  if (!own || spec.tile_m != own->tile_m || spec.tile_n != own->tile_n) return std::nullopt;
+  if (spec.tile_m != own.tile_m || spec.tile_n != own.tile_n) return std::nullopt;  // another problem's
   if (!has_slices(spec, device) || spec.slices > (back ? tiles_of(problem.conv) : 1)) return std::nullopt;
   Choice choice;
   choice.spec = spec;
@@ -190,13 +201,14 @@ DirectShape direct_windows_shape(const Choice& choice) {
 double predict_direct_windows_us(const Choice& choice, const DeviceInfo& device) {
   const GemmConfig& c = choice.config;
   const double tiles_of_cta = std::ceil(choice.tiles / choice.blocks);
-  const double ctas_of_sm = std::ceil(double(choice.blocks) / device.num_sms);
   const double memory = minimum_bytes(choice.problem) / (device.memory_gb_per_s * 1e3 * kMemoryShare);
   if (c.conv.kind == Conv::wgrad) {
     const double loads = c.warps.m * (window_row_blocks(c) * 8.0 + c.tile.n / 16.0) * (c.tile.m / 16.0);  // of a tile
-    const double tiles = tiles_of_cta * ctas_of_sm * (kTileUs + kLoadUs * loads);
-    return kGatherFactor * (kGradientUs + slice_sums_us(choice) + std::max(tiles, memory));
+    const auto [beside, turns] = turns_of(choice, resident_ctas(c), device);
+    const double tiles = tiles_of_cta * turns * (1 + kBeside * (beside - 1)) * (kTileUs + kLoadUs * loads);
+    return kGatherFactor * (kGradientUs + meeting_us(choice, kMeeting) + std::max(tiles, memory));
   }
+  const double ctas_of_sm = std::ceil(double(choice.blocks) / device.num_sms);
   const double multiply_adds = tiles_of_cta * ctas_of_sm * c.tile.m * c.tile.n * window_depth(c.direct);
   const double us = kLaunchUs + std::max(multiply_adds / (kMultiplyAddsPerClock * device.clock_ghz * 1e3), memory);
   return (c.conv.kind == Conv::dgrad ? kRivalFactorOfGradients : kRivalFactor) * us;

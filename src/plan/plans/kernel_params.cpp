@@ -8,6 +8,7 @@
 #include "launch/conv_params.h"
 #include "launch/product_params.h"
 #include "plan/direct/choice.h"
+#include "plan/direct/sweep_maps.h"
 #include "runtime/tensor_map.h"
 
 namespace cleave {
@@ -16,6 +17,14 @@ namespace {
 std::vector<std::byte> bytes_of(const auto& params, size_t size) {
   const auto* const bytes = reinterpret_cast<const std::byte*>(&params);
   return std::vector(bytes, bytes + size);
+}
+
+/// Calls visit(map, data, shape) for the maps of A, B and D, as far as the kernel has them.
+template <class Visit>
+void visit_maps(const Choice& choice, GemmParams& params, const Visit& visit) {
+  const GemmConfig& c = choice.config;
+  if (has_tma(c.family)) visit_matrix_maps(c, choice.problem, params, visit);
+  if (c.direct.method == DirectMethod::sweep) visit_sweep_maps(choice, params, visit);
 }
 
 }  // namespace
@@ -28,7 +37,7 @@ std::vector<std::byte> make_params(const Choice& choice, const Joins* joins) {
   if (joins != nullptr) joins->place(gemm);
   gemm.schedule = make_schedule(choice.schedule);
   const auto encode = [](TensorMap& map, const void*, const auto& shape) { map = make_tensor_map(kNowhere, shape()); };
-  if (has_tma(c.family)) visit_matrix_maps(c, p, gemm, encode);
+  visit_maps(choice, gemm, encode);
   if (c.across.ranks > 1) {
     const AcrossParams across{gemm, {}};
     return bytes_of(across, sizeof across);
@@ -58,11 +67,10 @@ size_t most_params_bytes(const Choice& choice) {
 
 void place_maps(const Choice& choice, void* buffer, GemmParams& params) {
   const GemmConfig& c = choice.config;
-  const GemmProblem& p = choice.problem;
-  if (!has_tma(c.family)) return;
   const auto place = [](TensorMap& map, const void* data, const auto&) { replace_address(map, data); };
-  visit_matrix_maps(c, p, params, place);
-  if (c.conv.kind != Conv::none) visit_params(c, buffer, [&](auto* conv) { visit_class_maps(c, p, *conv, place); });
+  visit_maps(choice, params, place);
+  if (!has_tma(c.family) || c.conv.kind == Conv::none) return;
+  visit_params(c, buffer, [&](auto* conv) { visit_class_maps(c, choice.problem, *conv, place); });
 }
 
 }  // namespace cleave
