@@ -10,6 +10,7 @@
 
 #include "cleave/config/direct_sweep.h"
 #include "cleave/config/smem_plan.h"
+#include "cleave/conv/column_share.h"
 #include "cleave/epilogue.h"
 #include "conv_choice.h"
 #include "conv_geometry.h"
@@ -38,20 +39,6 @@ ConvAxis drawn(Random& random, int32_t most) {
   return axis;
 }
 
-/// Calls visit(column, first, lines) for what a warpgroup has of each column.
-template <class Visit>
-void for_each_share(const DirectShape& shape, uint32_t warpgroup, const Visit& visit) {
-  uint32_t next = warpgroup * shape.steps;
-  const uint32_t end = std::min(next + shape.steps, shape.tiles);
-  while (next < end) {
-    uint32_t column = 0, line = 0;
-    shape.rows.divmod(next, column, line);
-    const uint32_t lines = std::min(shape.rows.divisor - line, end - next);
-    visit(sweep_column(shape, column), line, lines);
-    next += lines;
-  }
-}
-
 TEST(DirectSweep, WarpgroupsMakeEachPixelOnceOfAllThatItMeets) {
   Random random(23);
   int served = 0;
@@ -73,7 +60,10 @@ TEST(DirectSweep, WarpgroupsMakeEachPixelOnceOfAllThatItMeets) {
     std::set<int64_t> made;
     size_t met = 0;
     for (uint32_t warpgroup = 0; warpgroup < choice->blocks / shape.blocks.divisor * kSweepGroups; ++warpgroup) {
-      for_each_share(shape, warpgroup, [&](const SweepColumn& column, uint32_t first, uint32_t lines) {
+      uint32_t turns = 0;
+      walk_columns(shape, warpgroup, [&](uint32_t number, uint32_t first, uint32_t lines) {
+        const SweepColumn column = sweep_column(shape, number);
+        turns += (lines + down - 1) * c.direct.depth.taps;
         for (uint32_t row = 0; row < kSweepRows; ++row) {
           const SweepPlace place = sweep_place(c, shape, row);
           const uint32_t plane = column.plane + place.beside, made_x = column.x0 + place.x;
@@ -104,6 +94,7 @@ TEST(DirectSweep, WarpgroupsMakeEachPixelOnceOfAllThatItMeets) {
           }
         }
       });
+      EXPECT_EQ(sweep_turns(c, shape, warpgroup), turns) << "the other one waits for as many";
     }
     EXPECT_EQ(int64_t(made.size()), shape.made[0] * shape.made[1] * int64_t(shape.images));
     EXPECT_EQ(met, wanted.size());

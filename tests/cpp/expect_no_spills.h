@@ -26,6 +26,7 @@ inline void expect_no_spills(const std::set<std::string>& sources, const std::st
     EXPECT_EQ(kernel.resources.spill_store_bytes + kernel.resources.spill_load_bytes, 0u);
     EXPECT_EQ(kernel.resources.stack_bytes, 0u);
     EXPECT_FALSE(reads_configuration(kernel));
+    EXPECT_EQ(kernel.log.find("serialized"), kernel.log.npos) << "ptxas waits for each WGMMA";
     EXPECT_LE(kernel.resources.registers, registers);
   }
 }

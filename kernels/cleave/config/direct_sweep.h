@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cleave/config/direct_work.h"
+#include "cleave/conv/column_share.h"
 #include "cleave/conv/direct_conv.h"
 #include "cleave/memory/descriptor.h"
 
@@ -12,7 +13,7 @@ inline constexpr uint32_t kSweepGroups = 2;     // warpgroups, each with lines o
 inline constexpr uint32_t kSweepThreads = 128;  // of one
 inline constexpr uint32_t kSweepCtaThreads = (kSweepGroups + 1) * kSweepThreads;
 inline constexpr uint32_t kSweepConsumerRegisters = 232, kSweepProducerRegisters = 40;  // 168 before they are dealt
-inline constexpr uint32_t kSweepAlignment = 1024;
+inline constexpr uint32_t kSweepAlignment = 1024, kSweepBarrier = sizeof(uint64_t);     // bytes
 
 /// Bytes of a pixel's channels that WGMMA sees as a row, and so many parts of them.
 CLEAVE_HD constexpr uint32_t sweep_width(const GemmConfig& c) {
@@ -49,12 +50,17 @@ CLEAVE_HD constexpr uint32_t sweep_filter_line(const GemmConfig& c) {
   return c.conv.kind == Conv::dgrad ? c.tile.n * size_of(c.operands.a) : sweep_width(c);
 }
 
+/// Taps along the line, of all planes.
+CLEAVE_HD constexpr uint32_t sweep_taps(const GemmConfig& c) {
+  return c.direct.depth.taps * c.direct.width.taps;
+}
+
 /// Filters of a part of the channels, at one tap along the line of one plane; and all.
 CLEAVE_HD constexpr uint32_t sweep_block_bytes(const GemmConfig& c) {
   return sweep_columns(c) * sweep_width(c);
 }
 CLEAVE_HD constexpr uint32_t sweep_filter_bytes(const GemmConfig& c) {
-  return c.direct.depth.taps * c.direct.width.taps * sweep_parts(c) * sweep_block_bytes(c);
+  return sweep_taps(c) * sweep_parts(c) * sweep_block_bytes(c);
 }
 
 /// The tap of a filter, in the order in which it lies, whose columns are block `line` of those of plane `d` and `tap`
@@ -80,10 +86,8 @@ CLEAVE_HD constexpr SweepColumn sweep_column(const DirectShape& shape, uint32_t 
 
 /// Lines that warpgroup `number` of all multiplies: those it gathers of each of its columns, of all planes.
 CLEAVE_HD constexpr uint32_t sweep_turns(const GemmConfig& c, const DirectShape& shape, uint32_t number) {
-  const uint32_t first = number * shape.steps, end = min_of(first + shape.steps, shape.tiles);
-  if (first >= end) return 0;
-  const uint32_t rows = shape.rows.divisor, columns = (end - 1) / rows - first / rows + 1;
-  return (end - first + columns * (c.direct.height.taps - 1)) * c.direct.depth.taps;
+  const ColumnShare share(shape, number);
+  return (share.cells() + share.columns(shape) * (c.direct.height.taps - 1)) * c.direct.depth.taps;
 }
 
 /// Where a row of a column's strips lies: so many planes, and so many pixels along the line, after the first.
@@ -95,15 +99,10 @@ CLEAVE_HD constexpr SweepPlace sweep_place(const GemmConfig& c, const DirectShap
   return {beside, row - beside * length};
 }
 
-/// Taps along the line, of all planes.
-CLEAVE_HD constexpr uint32_t sweep_taps(const GemmConfig& c) {
-  return c.direct.depth.taps * c.direct.width.taps;
-}
-
 /// Shared memory from an aligned address on: filters, the warpgroups' lines, then barriers, one of each tap's filters
 /// and two of each line.
 CLEAVE_HD constexpr uint32_t sweep_filters_full(const GemmConfig& c, uint32_t smem, uint32_t tap) {
-  return smem + sweep_filter_bytes(c) + kSweepGroups * c.tile.stages * sweep_line_bytes(c) + tap * 8;
+  return smem + sweep_filter_bytes(c) + kSweepGroups * c.tile.stages * sweep_line_bytes(c) + tap * kSweepBarrier;
 }
 CLEAVE_HD constexpr uint32_t sweep_bytes(const GemmConfig& c) {
   return kSweepAlignment + sweep_filters_full(c, 0, sweep_taps(c) + 2 * kSweepGroups * c.tile.stages);

@@ -117,7 +117,8 @@ struct ConvConfig {
 /// images (config/direct_columns.h). lines: weight gradients of few filters, by lines of pixels in registers
 /// (config/direct_lines.h). staged: weight gradients by multiply-adds, from lines of pixels in shared memory
 /// (config/direct_staged_wgrad.h). at_once: multiply-adds, of small images, whose pixels all come at the same time
-/// (config/direct_at_once.h).
+/// (config/direct_at_once.h). sweep: WGMMA, line by line down the images, of which each meets all that it is met by at
+/// once (config/direct_sweep.h).
 enum class DirectMethod : uint8_t { pixels, windows, spread, shift, rows, columns, lines, staged, at_once, sweep };
 
 /// direct: a CTA makes tile.n channels; of a line, `strips` of tile.m pixels beside each other.

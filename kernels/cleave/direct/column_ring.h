@@ -5,8 +5,8 @@
 
 #include "cleave/config/direct_columns.h"
 #include "cleave/config/gemm_params.h"
+#include "cleave/conv/column_share.h"
 #include "cleave/conv/direct_conv.h"
-#include "cleave/direct/column_share.h"
 #include "cleave/memory/channel_vector.h"
 #include "cleave/ptx/copy_async.h"
 #include "cleave/ptx/shared.h"

@@ -11,11 +11,11 @@
 
 #include "cleave/config/direct_columns.h"
 #include "cleave/config/gemm_params.h"
+#include "cleave/conv/column_share.h"
 #include "cleave/conv/direct_conv.h"
 #include "cleave/core/either.h"
 #include "cleave/direct/column_lines.h"
 #include "cleave/direct/column_ring.h"
-#include "cleave/direct/column_share.h"
 #include "cleave/direct/pixel_filters.h"
 #include "cleave/epilogue/store_pixel.h"
 #include "cleave/ptx/barrier.h"

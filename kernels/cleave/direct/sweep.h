@@ -14,7 +14,7 @@
 
 #include "cleave/config/direct_sweep.h"
 #include "cleave/config/gemm_params.h"
-#include "cleave/direct/column_share.h"
+#include "cleave/conv/column_share.h"
 #include "cleave/direct/sweep_lines.h"
 #include "cleave/epilogue/store_pixel.h"
 #include "cleave/epilogue/transpose_in_quad.h"
@@ -39,7 +39,8 @@ class DirectSweep {
   static constexpr uint32_t kFilterLine = sweep_filter_line(C), kThreads = kSweepThreads;
   static constexpr uint32_t kSums = kColumns / 2, kMade = C.tile.n / 2;  // of a thread; of a line
   static constexpr uint32_t kStores = C.tile.n / 32;                     // of 8 channels, of a row
-  static_assert(size_of(kType) == 2 && kColumns % 16 == 0 && kColumns <= 256 && C.tile.n % 32 == 0);
+  static_assert(kSweepGroups == 2 && size_of(kType) == 2 && kColumns % 16 == 0 && kColumns <= 256 &&
+                C.tile.n % 32 == 0);
   static_assert(kDown.stride == 1 && kAcross.stride == 1 && kDown.dilation == 1 && kAcross.dilation == 1);
   using Instruction = ptx::Wgmma<kType, kType, kColumns, 0, kBack>;
 
@@ -136,13 +137,6 @@ class DirectSweep {
       take_turn(warpgroup);
       pass_turn(warpgroup);
     }
-  }
-
-  CLEAVE_DEVICE static void take_turn(uint32_t warpgroup) {
-    ptx::named_barrier_sync(turn_barrier(warpgroup), kSweepGroups * kThreads);
-  }
-  CLEAVE_DEVICE static void pass_turn(uint32_t warpgroup) {
-    ptx::named_barrier_arrive(turn_barrier(warpgroup ^ 1), kSweepGroups * kThreads);
   }
 
   CLEAVE_DEVICE void multiply(uint32_t line, uint32_t d, Sums& sums) const {

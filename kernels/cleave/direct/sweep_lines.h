@@ -3,7 +3,8 @@
 
 #include "cleave/config/direct_sweep.h"
 #include "cleave/config/gemm_params.h"
-#include "cleave/direct/column_share.h"
+#include "cleave/conv/column_share.h"
+#include "cleave/memory/pipeline.h"
 #include "cleave/ptx/barrier.h"
 #include "cleave/ptx/tma.h"
 
@@ -15,35 +16,30 @@ class SweepRing {
  public:
   CLEAVE_DEVICE SweepRing(uint32_t smem, uint32_t warpgroup)
       : lines_(smem + sweep_filter_bytes(C) + warpgroup * C.tile.stages * sweep_line_bytes(C)),
-        barriers_(sweep_filters_full(C, smem, sweep_taps(C)) + warpgroup * C.tile.stages * 2 * kBarrier) {}
+        barriers_(sweep_filters_full(C, smem, sweep_taps(C)) + warpgroup * C.tile.stages * 2 * kSweepBarrier) {}
 
   CLEAVE_DEVICE void init() const {
     for (uint32_t i = 0; i < C.tile.stages; ++i) {
-      ptx::mbarrier_init(barriers_ + 2 * i * kBarrier, 1);
-      ptx::mbarrier_init(barriers_ + (2 * i + 1) * kBarrier, kSweepThreads / 32);
+      ptx::mbarrier_init(barriers_ + 2 * i * kSweepBarrier, 1);
+      ptx::mbarrier_init(barriers_ + (2 * i + 1) * kSweepBarrier, kSweepThreads / 32);
     }
   }
 
-  CLEAVE_DEVICE uint32_t line() const { return lines_ + stage_ * sweep_line_bytes(C); }
-  CLEAVE_DEVICE uint32_t full() const { return barriers_ + 2 * stage_ * kBarrier; }
-  CLEAVE_DEVICE void wait_full() const { ptx::mbarrier_wait(full(), parity_); }
-  CLEAVE_DEVICE void wait_empty() const { ptx::mbarrier_wait(full() + kBarrier, parity_ ^ 1); }
+  CLEAVE_DEVICE uint32_t line() const { return lines_ + state_.stage * sweep_line_bytes(C); }
+  CLEAVE_DEVICE uint32_t full() const { return barriers_ + 2 * state_.stage * kSweepBarrier; }
+  CLEAVE_DEVICE void wait_full() const { ptx::mbarrier_wait(full(), state_.parity); }
+  CLEAVE_DEVICE void wait_empty() const { ptx::mbarrier_wait(full() + kSweepBarrier, state_.parity ^ 1); }
 
   /// By each warp of the warpgroup, when it reads the line no more.
   CLEAVE_DEVICE void release() const {
-    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(full() + kBarrier);
+    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(full() + kSweepBarrier);
   }
 
-  CLEAVE_DEVICE void advance() {
-    if (++stage_ < C.tile.stages) return;
-    stage_ = 0;
-    parity_ ^= 1;
-  }
+  CLEAVE_DEVICE void advance() { state_.advance(); }
 
  private:
-  static constexpr uint32_t kBarrier = sizeof(uint64_t);
   uint32_t lines_, barriers_;
-  uint32_t stage_ = 0, parity_ = 0;
+  PipelineState<C.tile.stages> state_;
 };
 
 /// One thread's: has TMA bring the lines of a share, of all its columns, in the order in which they are multiplied.

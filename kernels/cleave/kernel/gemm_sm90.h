@@ -98,7 +98,7 @@ CLEAVE_DEVICE void consume(const Params<C>& p, const CtaCoord<C>& cta, uint32_t 
   bool more = scheduler.next(work);
   wait_late<C>();
   if (C.warps.pingpong && warpgroup == 1) {
-    ptx::named_barrier_arrive(turn_barrier(0), 256);
+    pass_turn(warpgroup);
     if (more) mainloop.state.advance(work.k_count);
     more = more && scheduler.next(work);
   }
@@ -106,9 +106,9 @@ CLEAVE_DEVICE void consume(const Params<C>& p, const CtaCoord<C>& cta, uint32_t 
     const Tile<C> tile = cta.tile(p, fragment, work);
     TileBroadcast<C> broadcast(p, tile, broadcast_buffer + warpgroup * C.tile.n * column_broadcast_values(C));
     const SumAcross<C> across(p, tile);
-    if constexpr (C.warps.pingpong) ptx::named_barrier_sync(turn_barrier(warpgroup), 256);
+    if constexpr (C.warps.pingpong) take_turn(warpgroup);
     mainloop.run(work, tile, sums, [&] {
-      if constexpr (C.warps.pingpong) ptx::named_barrier_arrive(turn_barrier(warpgroup ^ 1), 256);
+      if constexpr (C.warps.pingpong) pass_turn(warpgroup);
     });
     if constexpr (C.schedule.in_turn) add_slices_in_turn<C>(p, scheduler, work, tile, mainloop, sums);
     if constexpr (C.cluster.k > 1) {

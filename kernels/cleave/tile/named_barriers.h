@@ -15,9 +15,14 @@ CLEAVE_DEVICE uint32_t warpgroup_barrier(uint32_t warpgroup) {
   return 1 + warpgroup;
 }
 
-/// Ping-pong, which has no fourth warpgroup: that of warpgroup 0 or 1, which says that it is its turn to multiply.
-CLEAVE_DEVICE uint32_t turn_barrier(uint32_t warpgroup) {
-  return 4 + warpgroup;
+/// Two warpgroups multiply in turn, and there is no fourth one: waits for the turn of warpgroup 0 or 1.
+CLEAVE_DEVICE void take_turn(uint32_t warpgroup) {
+  ptx::named_barrier_sync(4 + warpgroup, 256);
+}
+
+/// Says that it is the other one's.
+CLEAVE_DEVICE void pass_turn(uint32_t warpgroup) {
+  ptx::named_barrier_arrive(4 + (warpgroup ^ 1), 256);
 }
 
 /// All math threads'.

@@ -118,6 +118,12 @@ inline void set_depth(DirectShape& shape, const ConvLayout& conv) {
   shape.pad_depth = axis.pad_begin;
 }
 
+/// Zeros before what is gathered, where that is met tap by tap: a data gradient meets the filter's taps the other way
+/// round.
+inline int32_t padding_before(Conv kind, const ConvAxis& axis) {
+  return kind == Conv::dgrad ? (axis.filter - 1) * axis.dilation - axis.pad_begin : axis.pad_begin;
+}
+
 /// The images' sizes; how CTAs share them is the direction's to say.
 inline DirectShape direct_images(const ConvLayout& conv) {
   DirectShape shape;
@@ -127,6 +133,15 @@ inline DirectShape direct_images(const ConvLayout& conv) {
     shape.gathered[i] = uint32_t(conv.kind == Conv::dgrad ? outputs(axis) : axis.size);
     shape.pad[i] = axis.pad_begin;
   }
+  return shape;
+}
+
+/// The same, with planes, and what is gathered begins with padding_before.
+inline DirectShape direct_padded_images(const ConvLayout& conv) {
+  DirectShape shape = direct_images(conv);
+  for (uint32_t i = 0; i < 2; ++i) shape.pad[i] = padding_before(conv.kind, conv.axes[1 + i]);
+  set_depth(shape, conv);
+  shape.pad_depth = padding_before(conv.kind, conv.axes[0]);
   return shape;
 }
 

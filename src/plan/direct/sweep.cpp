@@ -26,11 +26,6 @@ constexpr double kTurnClocks = 262, kLineClocks = 33, kColumnClocks = 14;  // be
 constexpr double kMultiplyAddsPerClock = 2048, kClockGhz = 1.95;
 constexpr double kMemoryShare = 0.75;
 
-/// Zeros before what is gathered: a data gradient meets the filter's taps the other way round.
-int32_t pad_of(Conv kind, const ConvAxis& axis) {
-  return kind == Conv::dgrad ? axis.filter - 1 - axis.pad_begin : axis.pad_begin;
-}
-
 bool is_served(const GemmProblem& p, const DeviceInfo& device) {
   const ConvLayout& conv = p.conv;
   if ((conv.kind != Conv::fprop && conv.kind != Conv::dgrad) || p.batch != 1 || p.m == 0) return false;
@@ -122,10 +117,7 @@ std::optional<Choice> make_direct_sweep_choice(const GemmProblem& problem, const
 DirectShape direct_sweep_shape(const Choice& choice) {
   const GemmConfig& c = choice.config;
   const ConvLayout& conv = choice.problem.conv;
-  DirectShape shape = direct_images(conv);
-  for (uint32_t i = 0; i < 2; ++i) shape.pad[i] = pad_of(conv.kind, conv.axes[1 + i]);
-  set_depth(shape, conv);
-  shape.pad_depth = pad_of(conv.kind, conv.axes[0]);
+  DirectShape shape = direct_padded_images(conv);
   shape.channels = uint32_t(choice.problem.n);
   shape.images = uint32_t(conv.images) * pixels_made(conv.kind, conv.axes[0]);
   shape.together = together_of(conv);

@@ -50,11 +50,6 @@ int64_t filters_of(const GemmProblem& p) {
   return p.conv.kind == Conv::wgrad ? p.m : p.n;
 }
 
-/// Zeros before what is gathered; fewer than none, where a data gradient's padding is larger than its filter.
-int32_t pad_of(Conv kind, const ConvAxis& axis) {
-  return kind == Conv::dgrad ? (axis.filter - 1) * axis.dilation - axis.pad_begin : axis.pad_begin;
-}
-
 /// Lines of pixels that a CTA makes.
 uint32_t rows_of_tile(uint32_t strips) {
   return kWarps / strips;
@@ -86,7 +81,7 @@ GemmConfig windows_config(const GemmProblem& p, const Spec& spec) {
   c.direct.group = uint32_t(channels);
   c.direct.height.phase = 0;
   c.direct.depth = direct_axis(p.conv.kind, p.conv.axes[0]);
-  c.direct.width.phase = uint32_t(pad_of(p.conv.kind, p.conv.axes[2]) * channels & 1);
+  c.direct.width.phase = uint32_t(padding_before(p.conv.kind, p.conv.axes[2]) * channels & 1);
   c.direct.strips = strips_of(p.conv);
   if (p.conv.kind == Conv::wgrad) {
     c.operands.a_major = c.operands.b_major = Major::mn;
@@ -186,10 +181,7 @@ std::optional<Choice> make_direct_windows_choice(const GemmProblem& problem, con
 DirectShape direct_windows_shape(const Choice& choice) {
   const GemmConfig& c = choice.config;
   const ConvLayout& conv = choice.problem.conv;
-  DirectShape shape = direct_images(conv);
-  for (uint32_t i = 0; i < 2; ++i) shape.pad[i] = pad_of(conv.kind, conv.axes[1 + i]);
-  set_depth(shape, conv);
-  shape.pad_depth = pad_of(conv.kind, conv.axes[0]);
+  DirectShape shape = direct_padded_images(conv);
   shape.channels = uint32_t(filters_of(choice.problem));
   shape.blocks = FastDivmod(ceil_div(shape.channels, c.tile.n));
   shape.columns = FastDivmod(ceil_div(shape.made[1], c.direct.strips * kWindowStrip));
