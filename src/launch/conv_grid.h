@@ -112,7 +112,7 @@ inline bool needs_class_walk(const ConvClasses& classes) {
 
 /// K blocks of a tap, or lines of one (half_lines), or elements (flattens_taps); of wgrad, columns.
 inline uint32_t per_tap(const GemmConfig& c, const ConvLayout& conv) {
-  const bool by_block = !flattens_taps(c) && has_rows_of_pixels(c);
+  const bool by_block = !flattens_taps(c) && has_taps_along_k(c);
   return by_block ? ceil_div(gathered_channels(conv), box_depth(c)) : gathered_channels(conv);
 }
 

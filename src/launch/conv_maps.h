@@ -107,8 +107,8 @@ inline bool reaches_image(const GemmConfig& c, const ConvLayout& conv, int64_t p
 
 /// From a gathered pixel to the next along its line. `p`: as the kernel sees it.
 inline int64_t gathered_pixel_stride(const GemmConfig& c, const GemmProblem& p) {
-  if (c.conv.turned) return p.a.stride_col;
-  return gathers_a(c) ? p.a.stride_row : p.b.stride_row;
+  const MatrixLayout& gathered = gathers_a(c) ? p.a : p.b;
+  return c.conv.turned ? gathered.stride_col : gathered.stride_row;
 }
 
 /// Whether the kernel, which may have been made for other sizes, serves these.
@@ -147,16 +147,20 @@ inline Im2colMapShape map_of_pixels(const GemmConfig& c, const GemmProblem& view
     shape.step[i] = uint32_t(of.row_stride[axis]);
   }
   shape.box_channels = pixel_line(c);
-  shape.box_pixels = has_rows_of_pixels(c) ? c.tile.m / c.cluster.multicast_n : c.tile.k;
+  shape.box_pixels = has_taps_along_k(c) ? pixels_of_tile(c) / sharers_of_pixels(c) : c.tile.k;
   return shape;
 }
 
 /// The filters, whose batch are the taps.
 inline TensorMapShape map_of_taps(const GemmConfig& c, const GemmProblem& view, const GemmParams& p) {
   const ConvLayout& conv = view.conv;
-  return detail::matrix_map("b", c.operands.b, uint64_t(conv.channels), uint64_t(conv.filters) * groups_of(c, view),
-                            p.b.stride, conv.channels, uint32_t(taps(conv)), line_bytes_of_b(c) / size_of(c.operands.b),
-                            box_rows(c.operands.b_major, c.tile.n, box_depth(c), c.cluster.multicast_m));
+  const bool is_a = c.conv.turned;
+  return detail::matrix_map(is_a ? "a" : "b", c.operands.b, uint64_t(conv.channels),
+                            uint64_t(conv.filters) * groups_of(c, view), is_a ? p.a.stride : p.b.stride, conv.channels,
+                            uint32_t(taps(conv)),
+                            (is_a ? line_bytes_of_a(c) : line_bytes_of_b(c)) / size_of(c.operands.b),
+                            is_a ? box_rows(c.operands.a_major, c.tile.m, box_depth(c), c.cluster.multicast_n)
+                                 : box_rows(c.operands.b_major, c.tile.n, box_depth(c), c.cluster.multicast_m));
 }
 
 /// A class's pixels of D.
@@ -180,10 +184,10 @@ inline Im2colMapShape map_of_outputs(const GemmConfig& c, const ConvLayout& conv
 template <class Visit>
 void visit_matrix_maps(const GemmConfig& c, const GemmProblem& view, GemmParams& p, const Visit& visit) {
   const uint32_t batch = uint32_t(view.batch);
-  if (has_map_a(c)) visit(p.map_a, p.a.data, [&] { return map_of_a(c, p, batch); });
+  // TMA fetches filters tap by tap, unless all taps are one.
+  const bool by_tap = has_taps_along_k(c) && !flattens_taps(c) && !c.conv.patches;
+  if (has_map_a(c)) visit(p.map_a, p.a.data, [&] { return by_tap ? map_of_taps(c, view, p) : map_of_a(c, p, batch); });
   if (has_map_b(c)) {
-    // TMA fetches filters tap by tap, unless all taps are one.
-    const bool by_tap = has_rows_of_pixels(c) && !flattens_taps(c) && !c.conv.patches;
     visit(p.map_b, p.b.data, [&] { return by_tap ? map_of_taps(c, view, p) : map_of_b(c, p, batch); });
   }
   if (has_map_d(c)) visit(p.map_d, p.epilogue.d, [&] { return map_of_d(c, p, batch); });

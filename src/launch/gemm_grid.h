@@ -43,7 +43,7 @@ inline GemmTiles gemm_tiles(const GemmConfig& config, const GemmSizes& sizes, co
   tiles.n = ceil_div(sizes.n, step_n);
   tiles.batches = sizes.batch;
   tiles.k_blocks =
-      classes.count > 0 && has_rows_of_pixels(config) ? classes.classes[0].k_blocks : ceil_div(sizes.k, config.tile.k);
+      classes.count > 0 && has_taps_along_k(config) ? classes.classes[0].k_blocks : ceil_div(sizes.k, config.tile.k);
   if (config.schedule.grouping == Grouping::classes && classes.count > 0) {
     tiles.m = classes.tiles_until(classes.count - 1);
     for (uint32_t i = 0; i < classes.count; ++i) {

@@ -1,4 +1,5 @@
-// Weight gradients that are read the other way: rows are the taps' channels, columns the filters.
+// Convolutions that are read the other way: rows of weight gradients are the taps' channels, columns the filters; rows
+// of the others are what is made, columns the pixels.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,7 +22,7 @@ TEST(TurnedGradients, HaveFiltersAsColumns) {
   EXPECT_EQ(choice->problem.n, 320);
   EXPECT_EQ(choice->tiles, 9 * 2);
   const GemmConfig& c = choice->config;
-  EXPECT_TRUE(gathers_a(c) && !gathers_b(c) && !has_rows_of_pixels(c));
+  EXPECT_TRUE(gathers_a(c) && !gathers_b(c) && !has_taps_along_k(c));
   EXPECT_TRUE(has_map_b(c) && !has_map_a(c));
   EXPECT_EQ(c.epilogue.order, Order::column);
 }
@@ -53,11 +54,47 @@ TEST(TurnedGradients, GatherWhatTheOtherWayGathers) {
   EXPECT_TRUE(std::ranges::equal(a.lower, b.lower) && std::ranges::equal(a.upper, b.upper));
 }
 
-TEST(TurnedGradients, AreOfWeightsAlone) {
-  for (const Conv kind : {Conv::fprop, Conv::dgrad}) EXPECT_FALSE(serves(problem(layer(kind, 128, 320)), kTurned));
+TEST(TurnedGradients, LeaveTheRest) {
   EXPECT_FALSE(serves(problem(layer(Conv::wgrad, 64, 160), 2), kTurned)) << "groups";
   EXPECT_FALSE(serves(problem(layer(Conv::wgrad, 60, 160)), kTurned)) << "a pixel's channels are no whole vectors";
   EXPECT_FALSE(serves(problem(layer(Conv::wgrad, 96, 160)), kTurned + " half_lines"));
+}
+
+TEST(TurnedConvolutions, HavePixelsAsColumns) {
+  for (const Conv kind : {Conv::fprop, Conv::dgrad}) {
+    ConvLayout conv = layer(kind, 64, 64);
+    for (ConvAxis& axis : conv.axes) axis.stride = 1;
+    const auto turned = choose(problem(conv), "sm90 64x256 transposed"), plain = choose(problem(conv), "sm90 128x64");
+    ASSERT_TRUE(turned && plain);
+    const GemmConfig& c = turned->config;
+    EXPECT_EQ(turned->problem.m, 64);
+    EXPECT_EQ(turned->problem.n, plain->problem.m);
+    EXPECT_TRUE(gathers_b(c) && !gathers_a(c) && has_taps_along_k(c));
+    EXPECT_TRUE(has_map_a(c) && !has_map_b(c));
+    EXPECT_EQ(c.operands.a_major, plain->config.operands.b_major);
+    EXPECT_EQ(c.operands.b_major, Major::k);
+    EXPECT_EQ(c.epilogue.order, Order::column);
+    EXPECT_EQ(gathered_pixel_stride(c, turned->problem), gathered_pixel_stride(plain->config, plain->problem));
+    GemmParams params;
+    params.a.stride = params.b.stride = 64;
+    const TensorMapShape a = map_of_taps(c, turned->problem, params),
+                         b = map_of_taps(plain->config, plain->problem, params);
+    EXPECT_EQ(a.size, b.size);
+    EXPECT_EQ(a.box, b.box);
+  }
+}
+
+TEST(TurnedConvolutions, HaveFewFiltersAndOneClass) {
+  const auto is_served = [](Conv kind, int64_t channels, int64_t filters, int32_t stride) {
+    ConvLayout conv = layer(kind, channels, filters);
+    for (ConvAxis& axis : conv.axes) axis.stride = stride;
+    return serves(problem(conv), "sm90 64x256 transposed");
+  };
+  EXPECT_TRUE(is_served(Conv::fprop, 64, 128, 1));
+  EXPECT_TRUE(is_served(Conv::fprop, 64, 64, 2));
+  EXPECT_TRUE(is_served(Conv::dgrad, 64, 256, 1));
+  EXPECT_FALSE(is_served(Conv::fprop, 64, 136, 1));
+  EXPECT_FALSE(is_served(Conv::dgrad, 64, 64, 2)) << "four classes";
 }
 
 TEST(TurnedGradients, ThreeWarpgroupsHaveNoRegistersForC) {

@@ -1,4 +1,4 @@
-"""Weight gradients read the other way, with filters as columns: every tile and split, against float64."""
+"""Convolutions read the other way: weight gradients with filters as columns, the others with pixels as columns."""
 
 from __future__ import annotations
 
@@ -49,3 +49,42 @@ def test_every_tile_and_split(tile: str) -> None:
 )  # tests/cpp/conv_turned_test.cpp: which have no registers for it
 def test_beside_c(tile: str) -> None:
     Case("wgrad", CASES["taps side by side"], "bfloat16", has_c=True).check_kernel(kernel(tile))
+
+
+THREE = Axis(17, 3, 1, 1, 1)
+WITH_PIXELS_AS_COLUMNS = {
+    "3x3": Convolution(3, 64, 64, (Axis(13, 3, 1, 1, 1), THREE)),
+    "3x3x3": Convolution(2, 64, 64, (Axis(5, 3, 1, 1, 1), Axis(9, 3, 1, 1, 1), THREE)),
+    "128 filters": Convolution(2, 128, 128, (Axis(13, 3, 1, 1, 1), THREE)),
+    "few of a strip": Convolution(2, 72, 40, (Axis(13, 3, 1, 1, 1), THREE)),
+    "5x5, one side": Convolution(2, 64, 96, (Axis(14, 5, 1, 2, 2), Axis(20, 5, 1, 3, 1))),
+    "stride 2": Convolution(3, 64, 64, (Axis(15, 3, 2, 1, 1), Axis(18, 3, 2, 1, 1))),
+}
+PIXEL_TILES = (
+    *("64x64", "64x128", "64x192", "64x256", "64x256 pingpong", "64x128 multicast 2x1", "64x128 multicast 1x2"),
+    *("128x64", "128x128", "128x128 pingpong", "128x256", "128x128 multicast 2x1", "128x128 multicast 1x2"),
+)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("kind", ["fprop", "dgrad"])
+@pytest.mark.parametrize("tile", PIXEL_TILES)
+def test_pixels_as_columns(tile: str, kind: str, dtype: str) -> None:
+    served = 0
+    for convolution in WITH_PIXELS_AS_COLUMNS.values():
+        for split in ("",) if "multicast" in tile or "pingpong" in tile else ("", " cluster 2", " stream_k 1"):
+            try:
+                Case(kind, convolution, dtype).check_kernel(kernel(tile, split))
+            except ValueError as error:
+                assert "cannot serve" in str(error)
+            else:
+                served += 1
+    assert served > 0
+
+
+@pytest.mark.parametrize(
+    "more", [{"has_c": True, "has_bias": True, "activation": "relu"}, {"out_dtype": "float32"}], ids=str
+)
+@pytest.mark.parametrize("kind", ["fprop", "dgrad"])
+def test_what_columns_of_pixels_make_is_finished(kind: str, more: dict) -> None:
+    Case(kind, WITH_PIXELS_AS_COLUMNS["3x3"], "bfloat16", **more).check_kernel(kernel("64x128"))

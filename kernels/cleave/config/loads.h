@@ -44,15 +44,23 @@ CLEAVE_HD constexpr uint32_t threads_beside(const GemmConfig& c) {
 
 /// Whether A (or B) are pixels of a tensor, each as often as a tap lands on it.
 CLEAVE_HD constexpr bool gathers_a(const GemmConfig& c) {
-  return gathers_a(c.conv.kind) || c.conv.turned;
+  return c.conv.kind != Conv::none && gathers_a(c.conv.kind) != c.conv.turned;
 }
 CLEAVE_HD constexpr bool gathers_b(const GemmConfig& c) {
-  return c.conv.kind == Conv::wgrad && !c.conv.turned;
+  return c.conv.kind != Conv::none && !gathers_a(c);
 }
 
-/// Whether these pixels are rows of the product, and K its taps: else they are K.
-CLEAVE_HD constexpr bool has_rows_of_pixels(const GemmConfig& c) {
+/// Whether these pixels are rows of the product (turned: columns), and K its taps: else they are K.
+CLEAVE_HD constexpr bool has_taps_along_k(const GemmConfig& c) {
   return gathers_a(c.conv.kind);
+}
+
+/// Rows of a stage of the gathered operand that has taps along K, and how many CTAs share them; the same of filters.
+CLEAVE_HD constexpr uint32_t pixels_of_tile(const GemmConfig& c) {
+  return gathers_a(c) ? c.tile.m : c.tile.n;
+}
+CLEAVE_HD constexpr uint32_t sharers_of_pixels(const GemmConfig& c) {
+  return gathers_a(c) ? c.cluster.multicast_n : c.cluster.multicast_m;
 }
 
 /// Whether threads of the Hopper kernel put together vectors of 16 bytes of what is aligned to less.
@@ -84,7 +92,7 @@ CLEAVE_HD constexpr uint32_t pixel_line(const GemmConfig& c) {
 
 /// K of a stage that one box of an operand has: where a k block has lines of several taps, a line's.
 CLEAVE_HD constexpr uint32_t box_depth(const GemmConfig& c) {
-  return c.conv.half_lines && has_rows_of_pixels(c) ? pixel_line(c) : c.tile.k;
+  return c.conv.half_lines && has_taps_along_k(c) ? pixel_line(c) : c.tile.k;
 }
 
 /// Columns of B that a stage has room for. TMA brings a B that is contiguous along N in strips of a swizzle atom, or of

@@ -5,7 +5,8 @@
 //                  B: the filters' matrix of that tap; the taps are its map's batch
 //   wgrad          a k block is tile_k pixels. A: dy, a matrix. B: those pixels, strip by strip of the
 //                  columns, which are channels of the taps (or, where a tap is no whole number of
-//                  strips, of one tap: the batch's entry), each moved to its tap. Turned, A and B change places
+//                  strips, of one tap: the batch's entry), each moved to its tap
+//   turned         the same, A and B change places
 //   half lines     a k block (wgrad: the columns) are lines of half a swizzle atom, each at its own tap, so that taps
 //                  follow each other without a gap where their channels are so many lines
 //
@@ -30,9 +31,8 @@ class Im2colLoader {
     const uint32_t of = k_blocks_ == 0 ? 0 : work.conv_class;
     class_ = p_.classes + of;
     map_ = &p_.maps[of].gathered;
-    if constexpr (has_rows_of_pixels(C)) {
-      constexpr uint32_t kRows = C.tile.m / C.cluster.multicast_n;
-      const uint32_t row = m0 + (C.cluster.multicast_n == 1 ? 0 : sharing_.share_rank * kRows);
+    if constexpr (has_taps_along_k(C)) {
+      const uint32_t row = (gathers_a(C) ? m0 : n0) + shared_row();
       go_to(k_blocks_ == 0 ? 0 : row);
     } else {
       first_strip_ = kSharers == 1 ? 0 : sharing_.share_rank * kStrips;
@@ -42,18 +42,23 @@ class Im2colLoader {
   }
 
   CLEAVE_DEVICE void load(const WorkTile& work, uint32_t block, uint32_t a, uint32_t b, uint32_t barrier) {
-    if constexpr (has_rows_of_pixels(C) && C.conv.half_lines) {
+    if constexpr (has_taps_along_k(C) && C.conv.half_lines) {
       CLEAVE_UNROLL
       for (uint32_t i = 0; i < kLines; ++i) load_line(work, block * kLines + i, i, a, b, barrier);
-    } else if constexpr (has_rows_of_pixels(C)) {
-      const uint32_t channel = gather_a(work, block, a, barrier);
+    } else if constexpr (has_taps_along_k(C)) {
+      const uint32_t channel = gather(work, block, gathers_a(C) ? a : b, barrier);
       const bool exists = block < k_blocks_;
       // Groups are rows of the filters' matrix further on: of N in fprop, of K in dgrad.
       const bool along_n = C.conv.kind == Conv::fprop;
       const uint32_t group = work.batch * (along_n ? p_.size.n : p_.channels);
-      load_operand<C, C.operands.b_major, stage_columns(C), C.cluster.multicast_m>(
-          &p_.map_b, b, barrier, n0_ + (along_n ? group : 0), channel + (along_n ? 0 : group), work,
-          exists ? class_->filter_tap(tap_) : kNowhere, sharing_);
+      const uint32_t k0 = channel + (along_n ? 0 : group), tap = exists ? class_->filter_tap(tap_) : kNowhere;
+      if constexpr (C.conv.turned) {
+        load_operand<C, C.operands.a_major, C.tile.m, C.cluster.multicast_n>(&p_.map_a, a, barrier, m0_, k0, work, tap,
+                                                                             sharing_);
+      } else {
+        load_operand<C, C.operands.b_major, stage_columns(C), C.cluster.multicast_m>(
+            &p_.map_b, b, barrier, n0_ + (along_n ? group : 0), k0, work, tap, sharing_);
+      }
     } else {
       const uint32_t k0 = block * C.tile.k;
       if constexpr (C.conv.turned) {
@@ -71,18 +76,16 @@ class Im2colLoader {
     }
   }
 
-  /// The k block's part of A, whose first channel is returned.
-  CLEAVE_DEVICE uint32_t gather_a(const WorkTile& work, uint32_t block, uint32_t a, uint32_t barrier) {
+  /// The k block's pixels, whose first channel is returned.
+  CLEAVE_DEVICE uint32_t gather(const WorkTile& work, uint32_t block, uint32_t stage, uint32_t barrier) {
     const Quotient tap = divide<C.conv.fast_load>(p_.per_tap, block);
     const uint32_t channel = tap.rest * C.tile.k;
     tap_ = class_->taps.locate<C.conv.axes, C.conv.fast_load>(tap.whole);
     if (block >= k_blocks_) image_ = kNowhere;
-    constexpr uint32_t kRows = C.tile.m / C.cluster.multicast_n;
-    const uint32_t row = C.cluster.multicast_n == 1 ? 0 : sharing_.share_rank * kRows;
     Strip strip(*class_, tap_, work.batch * p_.channels + channel);
     CLEAVE_UNROLL
     for (uint32_t part = 0; part < kLines; ++part) {
-      load_box<C.cluster.multicast_n>(a + (part * C.tile.m + row) * kLineBytes, barrier, strip);
+      load_box<sharers_of_pixels(C)>(stage + (part * pixels_of_tile(C) + shared_row()) * kLineBytes, barrier, strip);
       strip.channel += kAtom;
     }
     return channel;
@@ -92,9 +95,9 @@ class Im2colLoader {
   static constexpr uint32_t kAtom = pixel_line(C), kLineBytes = kAtom * size_of(C.operands.a);
   static constexpr uint32_t kLines = C.tile.k / kAtom;
   // wgrad: the gathered operand's strips, and who shares them.
-  static constexpr uint32_t kSharers = C.conv.turned ? C.cluster.multicast_n : C.cluster.multicast_m;
-  static constexpr uint32_t kColumns = C.conv.turned ? C.tile.m : C.tile.n;
-  static constexpr uint32_t kStrips = has_rows_of_pixels(C) ? 1 : kColumns / kSharers / kAtom;
+  static constexpr uint32_t kSharers = sharers_of_pixels(C);
+  static constexpr uint32_t kColumns = pixels_of_tile(C);
+  static constexpr uint32_t kStrips = has_taps_along_k(C) ? 1 : kColumns / kSharers / kAtom;
 
   /// One line of channels, of one tap.
   struct Strip {
@@ -116,9 +119,8 @@ class Im2colLoader {
     const PixelCoord at = class_->taps.locate<C.conv.axes, C.conv.fast_load>(exists ? tap.whole : 0);
     const uint32_t channel = tap.rest * kAtom, image = image_;
     if (!exists) image_ = kNowhere;
-    constexpr uint32_t kRows = C.tile.m / C.cluster.multicast_n;
-    const uint32_t row = C.cluster.multicast_n == 1 ? 0 : sharing_.share_rank * kRows;
-    load_box<C.cluster.multicast_n>(a + (place * C.tile.m + row) * kLineBytes, barrier, Strip(*class_, at, channel));
+    load_box<C.cluster.multicast_n>(a + (place * C.tile.m + shared_row()) * kLineBytes, barrier,
+                                    Strip(*class_, at, channel));
     image_ = image;
     constexpr uint32_t kRowsOfB = C.operands.b_major == Major::k ? C.tile.n : kAtom;
     constexpr uint32_t kPlace = kRowsOfB * line_bytes_of_b(C);
@@ -134,6 +136,11 @@ class Im2colLoader {
         C.conv.batches_taps ? Quotient{work.batch, column} : divide<C.conv.fast_load>(p_.per_tap, column);
     const uint32_t channel = C.conv.batches_taps ? tap.rest : tap.rest + work.batch * p_.channels;
     return Strip(*class_, class_->taps.locate<C.conv.axes, C.conv.fast_load>(tap.whole), channel);
+  }
+
+  /// The first of the pixels that this CTA loads, of those that several share.
+  CLEAVE_DEVICE uint32_t shared_row() const {
+    return sharers_of_pixels(C) == 1 ? 0 : sharing_.share_rank * (pixels_of_tile(C) / sharers_of_pixels(C));
   }
 
   /// No image, no tap: all zeros.

@@ -221,7 +221,7 @@ std::optional<Choice> make_choice(const GemmProblem& problem, const DeviceInfo& 
   if (reduces(problem) && (spec.fuses_classes || choice.parts > 1)) return std::nullopt;
   const GemmProblem& p = choice.problem;
   choice.rows_of_d = is_conv && !spec.transposed ? problem.m : p.m;
-  OperandLayouts operands = operand_layouts(p);
+  OperandLayouts operands = operand_layouts(p, is_turned(p, spec));
   const bool patches = makes_patches(problem, spec);
   if (patches) operands.b.load_bytes = operands.b.alignment;  // whole filters are lines
   GemmConfig& c = choice.config = base_config(spec, p, operands);

@@ -84,13 +84,17 @@ bool may_halve_lines(const GemmProblem& problem, const Spec& spec) {
 }
 
 bool may_turn(const GemmProblem& problem, const Spec& spec) {
-  const int64_t pixel = problem.conv.channels * int64_t(size_of(problem.a.dtype));
-  return problem.conv.kind == Conv::wgrad && problem.batch == 1 && has_tma(spec.family) && !spec.gather &&
-         !spec.half_lines && !reduces(problem) && pixel % 16 == 0;
+  const ConvLayout& conv = problem.conv;
+  if (problem.batch != 1 || !has_tma(spec.family) || spec.gather || spec.half_lines || reduces(problem)) return false;
+  if (conv.kind == Conv::wgrad) return conv.channels * int64_t(size_of(problem.a.dtype)) % 16 == 0;
+  // Few filters beside many pixels, all of one class.
+  constexpr int64_t kMostTurned = 128;
+  return size_of(problem.a.dtype) == 2 && problem.n <= kMostTurned && !spec.fuses_classes && !is_gated(problem) &&
+         count_classes(conv, false) == 1 && !needs_class_walk(find_classes(conv));
 }
 
 bool is_turned(const GemmProblem& problem, const Spec& spec) {
-  return problem.conv.kind == Conv::wgrad && spec.transposed;
+  return problem.conv.kind != Conv::none && spec.transposed;
 }
 
 bool batches_taps(const GemmProblem& problem, const Spec& spec) {
@@ -123,7 +127,7 @@ bool shape_conv(const GemmProblem& problem, uint32_t part, GemmConfig& config) {
   config.schedule.grouping = walk ? Grouping::classes : Grouping::none;
   config.conv.class_capacity = std::bit_ceil(std::max(uint32_t(classes.list.size()), 1u));
   if (!has_tma(config.family)) return true;
-  const bool whole_blocks = problem.batch == 1 || !has_rows_of_pixels(config) || flattens_taps(config) ||
+  const bool whole_blocks = problem.batch == 1 || !has_taps_along_k(config) || flattens_taps(config) ||
                             gathered_channels(conv) % config.tile.k == 0;
   const int64_t pixel_stride = gathered_pixel_stride(config, problem);
   return whole_blocks && config.conv.class_capacity <= kMostMappedClasses && serves(config, conv, classes) &&

@@ -45,23 +45,24 @@ OperandLayout layout_of(const MatrixLayout& layout, int64_t stride_k, int64_t si
 }
 
 /// The operands of a convolution. Their order is given, and each tap's channels begin a line.
-OperandLayouts conv_layouts(const GemmProblem& p) {
-  const auto make = [&](const MatrixLayout& layout, Major major, int64_t stride, bool is_a) {
+OperandLayouts conv_layouts(const GemmProblem& p, bool turned) {
+  const auto make = [&](const MatrixLayout& layout, Major major, bool is_a) {
     const int64_t batch_stride = p.batch > 1 ? layout.stride_batch : 0;
+    const int64_t stride = is_a == (major == Major::k) ? layout.stride_row : layout.stride_col;
     OperandLayout o{major, stride, matrix_alignment(layout.alignment, layout.dtype, stride, batch_stride), 0};
-    o.load_bytes = std::min(o.alignment, line_alignment(p.conv, layout, is_a));
+    o.load_bytes = std::min(o.alignment, line_alignment(p.conv, layout, is_a != turned));
     return o;
   };
-  const bool forward = p.conv.kind == Conv::fprop;
-  const bool to_filters = p.conv.kind == Conv::wgrad;
-  return {make(p.a, to_filters ? Major::mn : Major::k, to_filters ? p.a.stride_col : p.a.stride_row, true),
-          make(p.b, forward ? Major::k : Major::mn, forward ? p.b.stride_col : p.b.stride_row, false)};
+  Major a = p.conv.kind == Conv::wgrad ? Major::mn : Major::k;
+  Major b = p.conv.kind == Conv::fprop ? Major::k : Major::mn;
+  if (turned) std::swap(a, b);
+  return {make(p.a, a, true), make(p.b, b, false)};
 }
 
 }  // namespace
 
-OperandLayouts operand_layouts(const GemmProblem& p) {
-  if (p.conv.kind != Conv::none) return conv_layouts(p);
+OperandLayouts operand_layouts(const GemmProblem& p, bool turned) {
+  if (p.conv.kind != Conv::none) return conv_layouts(p, turned);
   OperandLayouts both{layout_of(p.a, p.a.stride_col, p.k, p.a.stride_row, rows_of_a(p), p, Grouping::m),
                       layout_of(p.b, p.b.stride_row, p.k, p.b.stride_col, stored_columns_of_b(p), p, Grouping::n)};
   // The up columns begin n columns after the gate columns.

@@ -18,7 +18,7 @@ struct OperandLayouts {
 };
 
 /// `problem`, if it is a convolution, is its view as a product (conv_view).
-OperandLayouts operand_layouts(const GemmProblem& problem);
+OperandLayouts operand_layouts(const GemmProblem& problem, bool turned = false);
 
 /// Bytes that D's lines, and their ends, are at multiples of: TMA clips its stores to whole 16
 /// bytes.

@@ -214,7 +214,7 @@ class TileShaper {
   bool merges_stages() const {
     const bool sliced = c_.schedule.split != SplitKMode::none || c_.schedule.in_turn;
     if (sliced && has_one_order(p_)) return false;
-    const bool one_tap = !c_.conv.gather && (!has_rows_of_pixels(c_) || gathered_channels(p_.conv) % (2 * atom_) == 0);
+    const bool one_tap = !c_.conv.gather && (!has_taps_along_k(c_) || gathered_channels(p_.conv) % (2 * atom_) == 0);
     return !c_.scales.promote && (s_.tile_m + s_.tile_n) * 128 < 16384 * 5 / 4 && p_.k > int64_t(atom_) && one_tap;
   }
 

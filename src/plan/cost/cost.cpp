@@ -138,16 +138,16 @@ double half_line_clocks(const GemmConfig& c) {
 /// Clocks in which one CTA fetches one k block of a convolution.
 double gather_clocks(const GemmConfig& c, const GemmProblem& p) {
   if (c.conv.half_lines) return half_line_clocks(c);
-  const double columns = c.conv.turned ? c.tile.m : c.tile.n;
-  const double pixels = has_rows_of_pixels(c) ? c.tile.m : c.tile.k * columns / atom_elements(c.operands.a);
-  const double boxes = has_rows_of_pixels(c) ? double(c.tile.k) / atom_elements(c.operands.a) : 1;
+  const double rows = pixels_of_tile(c);
+  const double pixels = has_taps_along_k(c) ? rows : c.tile.k * rows / atom_elements(c.operands.a);
+  const double boxes = has_taps_along_k(c) ? double(c.tile.k) / atom_elements(c.operands.a) : 1;
   if (!has_tma(c.family) || !c.conv.gather) {
     const bool partly_empty = gathered_channels(p.conv) < atom_elements(c.operands.a);
     if (!has_tma(c.family)) {
       const bool by_element = std::min(c.operands.load_bytes_a, c.operands.load_bytes_b) < 4;
       return (by_element ? kGatherByElement : 1) * kGatherByThreads * portable_clocks(c, Precision::tf32);
     }
-    const double full = has_rows_of_pixels(c) ? kPixelClocks : kPixelDownClocks;
+    const double full = has_taps_along_k(c) ? kPixelClocks : kPixelDownClocks;
     return pixels * boxes * (partly_empty ? kEmptyPixelClocks : full);
   }
   if (c.conv.fuses_classes) return pixels * boxes * kEmptyPixelClocks;
