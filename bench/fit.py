@@ -51,6 +51,9 @@ RARE = 0.75  # power by which the shapes of a job that has few count more, for t
 COMMON = 0.3  # weight of what all kernels of a shape are off by
 PRIOR = 0.02  # and of leaving where the fit began, by logarithms
 MOST_LEFT = 0.5  # for trees to learn, by logarithms
+# Of convolutions, that share of what all kernels of a shape are off by, too: direct kernels compete, whose models are
+# others.
+MOST_LEFT_OF_CONVOLUTIONS, COMMON_LEFT = 1.0, 0.5
 
 
 @dataclass
@@ -172,7 +175,10 @@ def grow(pairs: Pairs, constants: np.ndarray, used: np.ndarray) -> list[forest.T
     """Trees for what the constants leave between a shape's kernels."""
     shape, weight = weighted(pairs, used)
     off = np.log(pairs.us) - np.log(pairs.model.predict(constants.tolist()))
-    left = np.clip(off - np.bincount(shape, weight * off)[shape], -MOST_LEFT, MOST_LEFT)
+    common, most = np.bincount(shape, weight * off)[shape], MOST_LEFT
+    if KINDS[pairs.kind] == "conv":
+        common, most = common * (1 - COMMON_LEFT), MOST_LEFT_OF_CONVOLUTIONS
+    left = np.clip(off - common, -most, most)
     features = np.array(pairs.model.features(constants.tolist()))
     if pairs.kind < CONSTANTS:
         weight = weight * rarity(pairs)

@@ -12,7 +12,8 @@ from .jobs.every import EVERY_JOB, AnyJob, Shape
 
 # Packed, on an H200. Those in lines_of_256_bytes are from when TMA asked L2 for such lines: what memory bounds is up to
 # 9 % faster since. A fit takes both, and errs less on shapes it has not seen than with the newer ones alone. Those in
-# early_loads are small products, measured since tiles of one warpgroup are loaded before the CTA meets.
+# early_loads are small products, measured since tiles of one warpgroup are loaded before the CTA meets; those in
+# few_filters are convolutions, measured since pixels may be columns.
 MEASURED = Path(__file__).with_name("measured")
 
 MeasuredShape = tuple[Shape, dict[str, float]]  # with microseconds by kernel

@@ -99,9 +99,8 @@ Placement a_of(const GemmProblem& p) {
   return {p.a, rows_of_a(p), p.k, entries_of_a(p)};
 }
 Placement b_of(const GemmProblem& p) {
-  if (p.conv.kind == Conv::dgrad) {
-    return {p.b, p.conv.filters, taps(p.conv) * p.conv.channels, p.batch};
-  }
+  if (p.conv.kind == Conv::fprop) return {p.b, taps(p.conv) * p.conv.channels, p.conv.filters, p.batch};
+  if (p.conv.kind == Conv::dgrad) return {p.b, p.conv.filters, taps(p.conv) * p.conv.channels, p.batch};
   if (p.conv.kind == Conv::wgrad) return {p.b, image_pixels(p.conv), p.conv.channels, p.batch};
   if (p.weights_b.format != WeightFormat::none) return packed(p.b, columns_of_b(p), p.k, entries_of_b(p));
   return {p.b, p.k, stored_columns_of_b(p), entries_of_b(p)};

@@ -125,7 +125,13 @@ TEST(DirectSweep, ServesWhatItsSharedMemoryAndColumnsHold) {
   EXPECT_TRUE(cut(Conv::fprop, 64, 72, 5, "direct 64x32 ahead 1"));
   EXPECT_FALSE(cut(Conv::fprop, 64, 64, 5, "direct 64x64 ahead 1")) << "320 columns";
   EXPECT_FALSE(cut(Conv::fprop, 64, 64, 3, "direct 64x64 ahead 2", plain(9, 3))) << "216 KB of filters";
-  EXPECT_FALSE(cut(Conv::fprop, 48, 64, 3, "direct 64x64 ahead 1"));
+  for (const int64_t channels : {16, 24, 40, 48, 96, 112, 128}) {
+    EXPECT_TRUE(cut(Conv::fprop, channels, 64, 3, "direct 64x64 ahead 1")) << channels;
+    EXPECT_TRUE(cut(Conv::dgrad, 64, channels, 3, "direct 64x64 ahead 1")) << channels;
+  }
+  EXPECT_TRUE(cut(Conv::fprop, 192, 64, 3, "direct 64x32 ahead 1"));
+  EXPECT_FALSE(cut(Conv::fprop, 200, 64, 3, "direct 64x32 ahead 1"));
+  EXPECT_FALSE(cut(Conv::fprop, 60, 64, 3, "direct 64x64 ahead 1"));
   EXPECT_FALSE(cut(Conv::fprop, 64, 60, 3, "direct 64x64 ahead 1"));
   for (const char* spec : {"direct 128x64 ahead 1", "direct 64x48 ahead 1", "direct 64x64 ahead 9"})
     EXPECT_FALSE(cut(Conv::fprop, 64, 64, 3, spec)) << spec;
@@ -157,8 +163,11 @@ TEST(DirectSweep, SpillsNothing) {
     add(images(kind, 32, 32, plain(56, 3), plain(56, 3)), "direct 64x64 ahead 2");
     add(images(kind, 128, 128, plain(56, 3), plain(56, 3)), "direct 64x64 ahead 1");
     add(images(kind, 64, 64, plain(56, 5), plain(56, 5)), "direct 64x32 ahead 1");
+    add(images(kind, 96, 96, plain(56, 3), plain(56, 3)), "direct 64x64 ahead 1");
+    add(images(kind, 48, 48, plain(56, 3), plain(56, 3)), "direct 64x64 ahead 2");
+    add(images(kind, 192, 192, plain(56, 3), plain(56, 3)), "direct 64x32 ahead 1");
   }
-  EXPECT_EQ(sources.size(), 20u);
+  EXPECT_EQ(sources.size(), 32u);
   expect_no_spills(sources, "sm_90a", 232);
 }
 

@@ -61,8 +61,8 @@ WITH_PIXELS_AS_COLUMNS = {
     "stride 2": Convolution(3, 64, 64, (Axis(15, 3, 2, 1, 1), Axis(18, 3, 2, 1, 1))),
 }
 PIXEL_TILES = (
-    *("64x64", "64x128", "64x192", "64x256", "64x256 pingpong", "64x128 multicast 2x1", "64x128 multicast 1x2"),
-    *("128x64", "128x128", "128x128 pingpong", "128x256", "128x128 multicast 2x1", "128x128 multicast 1x2"),
+    *("64x128", "64x192", "64x256", "64x256 pingpong", "64x128 multicast 2x1"),
+    *("128x128", "128x144", "128x128 pingpong", "128x256", "128x128 multicast 2x1", "128x128 multicast 1x2"),
 )
 
 

@@ -15,9 +15,9 @@ inline constexpr uint32_t kSweepCtaThreads = (kSweepGroups + 1) * kSweepThreads;
 inline constexpr uint32_t kSweepConsumerRegisters = 232, kSweepProducerRegisters = 40;  // 168 before they are dealt
 inline constexpr uint32_t kSweepAlignment = 1024, kSweepBarrier = sizeof(uint64_t);     // bytes
 
-/// Bytes of a pixel's channels that WGMMA sees as a row, and so many parts of them.
+/// Bytes of a pixel's channels that WGMMA sees as a row, and so many parts of them: as wide as all parts can be.
 CLEAVE_HD constexpr uint32_t sweep_width(const GemmConfig& c) {
-  return min_of(c.tile.k * size_of(c.operands.a), 128u);
+  return line_bytes(Major::mn, c.tile.k, c.operands.a);
 }
 CLEAVE_HD constexpr uint32_t sweep_parts(const GemmConfig& c) {
   return c.tile.k * size_of(c.operands.a) / sweep_width(c);

@@ -1,4 +1,4 @@
-// Convolutions of 32 to 128 channels, and their data gradients, by WGMMA, line by line down the images (sm_90a). A tile
+// Convolutions of 16 to 192 channels, and their data gradients, by WGMMA, line by line down the images (sm_90a). A tile
 // of few filters would have its pixels come to shared memory once for each tap, and be read again for each: its speed
 // is shared memory's. Here a line comes once, and a multiplication has a block of columns for each line that it is met
 // by: what it makes of one line ends, the others go on.

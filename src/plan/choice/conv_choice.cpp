@@ -87,10 +87,12 @@ bool may_turn(const GemmProblem& problem, const Spec& spec) {
   const ConvLayout& conv = problem.conv;
   if (problem.batch != 1 || !has_tma(spec.family) || spec.gather || spec.half_lines || reduces(problem)) return false;
   if (conv.kind == Conv::wgrad) return conv.channels * int64_t(size_of(problem.a.dtype)) % 16 == 0;
-  // Few filters beside many pixels, all of one class.
+  // Few filters beside many pixels, all of one class. A tile of fewer pixels is no better than as they lie.
   constexpr int64_t kMostTurned = 128;
-  return size_of(problem.a.dtype) == 2 && problem.n <= kMostTurned && !spec.fuses_classes && !is_gated(problem) &&
-         count_classes(conv, false) == 1 && !needs_class_walk(find_classes(conv));
+  constexpr uint32_t kLeastPixels = 128;
+  return size_of(problem.a.dtype) == 2 && problem.n <= kMostTurned && spec.tile_n >= kLeastPixels &&
+         !spec.fuses_classes && !is_gated(problem) && count_classes(conv, false) == 1 &&
+         !needs_class_walk(find_classes(conv));
 }
 
 bool is_turned(const GemmProblem& problem, const Spec& spec) {

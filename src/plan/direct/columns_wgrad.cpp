@@ -29,7 +29,8 @@ constexpr GradientCosts kCosts = {
     .meeting = {.cluster = 1.24, .clusters = 1.73, .clusters_factor = 1.14, .slices = 3.04, .slices_factor = 2.09},
     .turn = 1.3,
     .memory_share = 0.94,
-    .beside = 0.46};
+    .beside = 0.46,
+    .lone_share = 0.75};
 
 /// Channels that threads load at once, at most.
 uint32_t widest_vector(const GemmProblem& p) {

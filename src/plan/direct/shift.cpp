@@ -26,7 +26,9 @@ constexpr int32_t kMostDilation = 32;
 constexpr uint32_t kWarps = kDirectThreads / 32;
 constexpr uint32_t kPixelsOfStep = 64;  // that stages grow by: few kernels serve all images' sizes
 
-// Outputs and data gradients: an H200 took 0.8 to 1.3 of what follows, for 32 layers by 8 tiles each.
+// Outputs and data gradients: an H200 took 0.8 to 1.3 of what follows, for 32 layers by 8 tiles each. Where sums are
+// long it took more than that, of 85 other layers.
+constexpr double kDeepFactor = 0.2, kShortSum = 160, kLongSum = 400;
 constexpr double kLaunchUs = 4;
 constexpr double kMatrixClocks = 2.9;  // of an SM, for four 8 x 8 matrices to registers
 constexpr double kMultiplyClocks = 1.6;
@@ -310,7 +312,9 @@ double predict_direct_shift_us(const Choice& choice, const DeviceInfo& device) {
   const double gathered = double(gathers_outputs ? output_pixels(conv) : image_pixels(conv)) * 2 / c.direct.group;
   const double bytes = (made + gathered * c.tile.k) * channels_of(choice);
   const double memory = bytes / (device.memory_gb_per_s * 1e3 * kMemoryShare);
-  return kLaunchUs + beside * filters + std::max(tiles * (multiply + load), memory);
+  const double sum = double(taps(conv)) * double(gathered_group(conv));
+  const double deep = 1 + kDeepFactor * std::clamp((sum - kShortSum) / (kLongSum - kShortSum), 0.0, 1.0);
+  return kLaunchUs + beside * filters + std::max(tiles * (multiply + load) * deep, memory);
 }
 
 }  // namespace cleave

@@ -13,10 +13,11 @@ namespace cleave {
 namespace {
 
 constexpr uint32_t kMostTogether = 8;  // slices of a cluster
+constexpr double kSector = 32;         // bytes
 
 /// What memory moves, in sectors, over what CTAs read of it: `c.tile.n` channels of each pixel.
 double sector_factor(const GemmConfig& c, const GemmProblem& p) {
-  constexpr double kSector = 32, kPiece = 16;  // bytes; pixels are multiples of the latter as a rule
+  constexpr double kPiece = 16;  // bytes, of which pixels are multiples as a rule
   const double bytes = c.tile.n * size_of(c.operands.a);
   if (bytes <= kPiece || p.b.stride_row * size_of(p.b.dtype) % int64_t(kSector) == 0)
     return std::max(1.0, kSector / bytes);
@@ -99,11 +100,13 @@ double narrow_gradient_us(const Choice& choice, const DeviceInfo& device, double
                           const GradientCosts& costs) {
   const GemmProblem& p = choice.problem;
   const double elements = (double(output_pixels(p.conv)) + double(image_pixels(p.conv))) * double(p.m);
-  const double bytes = elements * size_of(p.a.dtype) * sector_factor(choice.config, p);
+  const double needed = elements * size_of(p.a.dtype), bytes = needed * sector_factor(choice.config, p);
+  const bool alone = choice.config.tile.n * size_of(p.a.dtype) <= kSector && needed > device.l2_bytes;
   const double memory = bytes / (device.memory_gb_per_s * 1e3 * costs.memory_share);
   const double work = clocks / (device.clock_ghz * 1e3);
   const double others = (turns - 1) * costs.turn + meeting_us(choice, costs.meeting);
-  return costs.launch + others + std::max(work, memory) + costs.beside * std::min(work, memory);
+  const double longer = std::max(work, alone ? memory / costs.lone_share : memory);
+  return costs.launch + others + longer + costs.beside * std::min(work, memory);
 }
 
 bool deal_slices(Choice& choice, int64_t tiles, uint32_t blocks) {

@@ -47,11 +47,12 @@ struct MeetingCosts {
 double meeting_us(const Choice& choice, const MeetingCosts& costs);
 
 /// What a weight gradient of narrow groups takes, in us, beside its work: the launch; its slices; each turn after the
-/// first. Memory has that share of its speed. Work and memory hide each other, but for `beside` of the shorter.
+/// first. Memory has that share of its speed; where CTAs read one sector of each pixel, and L2 does not keep the rest
+/// for the others, `lone_share` of it. Work and memory hide each other, but for `beside` of the shorter.
 struct GradientCosts {
   double launch;
   MeetingCosts meeting;
-  double turn, memory_share, beside;
+  double turn, memory_share, beside, lone_share = 1;
 };
 
 /// With so many clocks of work in all turns.

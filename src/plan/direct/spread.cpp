@@ -32,9 +32,11 @@ constexpr double kStepUs = 0.9;  // that nothing hides
 constexpr double kMemoryShare = 0.8;
 constexpr double kSharedBytesPerClock = 128 * 0.5;  // of an SM
 // An H200 took 0.73 to 1.3 of what follows, for 21 of 25 layers, and up to 1.9 of it, before the factor by which
-// predictions of the kernels that compete are below what they take: their tiles would be nearly empty.
+// predictions of the kernels that compete are below what they take: their tiles would be nearly empty. From 8 channels
+// on, where they are not, 23 layers took 0.6 to 3.4 of it, in the middle 1.2 (docs/notes/2026-11-convolution.md).
 constexpr double kLaunchUs = 0.3;
 constexpr double kRivalFactor = 0.65;
+constexpr double kFullFactor = 1.2;
 constexpr double kCutFactor = 1.2;
 constexpr double kAloneFactor = 1.4;  // where an SM has one CTA, whose loads nothing covers
 constexpr double kRoundUs = 0.8;      // of a CTA's filters, but the first
@@ -201,7 +203,8 @@ double predict_direct_spread_us(const Choice& choice, const DeviceInfo& device) 
   const double memory = bytes / (device.memory_gb_per_s * 1e3 * kMemoryShare);
   const double rounds = ceil_div(spread_filters_bytes(c), kBytesOfRound) - 1;
   const double cut = kCutFactor * cut_of(c, conv, device).us + kRoundUs * rounds;
-  return (ctas_of_sm(c) == 1 ? kAloneFactor : 1) * kRivalFactor * (kLaunchUs + std::max(cut, memory));
+  const double factor = made_group(conv) < kMostVector ? kRivalFactor : kFullFactor;
+  return (ctas_of_sm(c) == 1 ? kAloneFactor : 1) * factor * (kLaunchUs + std::max(cut, memory));
 }
 
 }  // namespace cleave

@@ -14,23 +14,25 @@
 namespace cleave {
 namespace {
 
-constexpr int64_t kChannels[] = {32, 64, 128};     // gathered
-constexpr uint32_t kFilters[] = {64, 32};          // of a CTA
-constexpr uint32_t kMostTaps = 5, kMostAhead = 2;  // along an axis; lines
+constexpr int64_t kLeastChannels = 16, kMostChannels = 192;  // gathered
+constexpr uint32_t kStep = 16;                               // of an instruction
+constexpr uint32_t kFilters[] = {64, 32};                    // of a CTA
+constexpr uint32_t kMostTaps = 5, kMostAhead = 2;            // along an axis; lines
 constexpr int32_t kMostPadded = 1 << 24;
 constexpr uint32_t kStoreBytes = 16;
 
-// Fitted to times of an H200 (docs/notes/2026-11-convolution.md).
-constexpr double kLaunchUs = 3.26;
-constexpr double kTurnClocks = 262, kLineClocks = 33, kColumnClocks = 14;  // beside multiplications; of a made channel
+// Fitted to 506 times of 190 layers of an H200, of which they are 11 % off (docs/notes/2026-11-convolution.md).
+constexpr double kLaunchUs = 3.98;
+constexpr double kTurnClocks = 283, kLineClocks = 69, kColumnClocks = 11.6;  // beside multiplications; of a channel
 constexpr double kMultiplyAddsPerClock = 2048, kClockGhz = 1.95;
-constexpr double kMemoryShare = 0.75;
+constexpr double kMemoryShare = 0.64, kBeside = 0.13;  // of the shorter of work and memory, which that does not hide
 
 bool is_served(const GemmProblem& p, const DeviceInfo& device) {
   const ConvLayout& conv = p.conv;
   if ((conv.kind != Conv::fprop && conv.kind != Conv::dgrad) || p.batch != 1 || p.m == 0) return false;
   if (device.compute_capability != 90 || !wants_direct(p)) return false;
-  if (std::ranges::find(kChannels, gathered_group(conv)) == std::end(kChannels) || made_group(conv) % 8 != 0)
+  const int64_t gathered = gathered_group(conv);
+  if (gathered < kLeastChannels || gathered > kMostChannels || gathered % 8 != 0 || made_group(conv) % 8 != 0)
     return false;
   for (const ConvAxis& axis : conv.axes) {
     const bool dilated = axis.dilation > 1 && axis.filter > 1;
@@ -54,7 +56,7 @@ GemmConfig sweep_config(const GemmProblem& p, const Spec& spec) {
   c.direct.height.phase = c.direct.width.phase = 0;
   c.direct.depth = direct_axis(p.conv.kind, p.conv.axes[0]);
   c.direct.depth.phase = 0;
-  c.tile.k = uint32_t(gathered_group(p.conv));
+  c.tile.k = round_up(uint32_t(gathered_group(p.conv)), kStep);
   c.tile.stages = 1 + spec.ahead;
   c.operands.b_major = p.conv.kind == Conv::fprop ? Major::k : Major::mn;
   c.store.run_bytes = kStoreBytes;
@@ -138,8 +140,9 @@ double predict_direct_sweep_us(const Choice& choice, const DeviceInfo& device) {
   const double of_turn = double(c.direct.width.taps) * kSweepRows * sweep_columns(c) * c.tile.k / kMultiplyAddsPerClock;
   const double of_line = c.direct.depth.taps * (kSweepGroups * of_turn + kTurnClocks) + kLineClocks;
   const double clocks = lines * (of_line + kColumnClocks * c.tile.n);
-  const double memory = narrow_bytes(choice) / (device.memory_gb_per_s * 1e3 * kMemoryShare);
-  return kLaunchUs + std::max(clocks / (kClockGhz * 1e3), memory);
+  const double work = clocks / (kClockGhz * 1e3);
+  const double memory = minimum_bytes(choice.problem) / (device.memory_gb_per_s * 1e3 * kMemoryShare);
+  return kLaunchUs + std::max(work, memory) + kBeside * std::min(work, memory);
 }
 
 }  // namespace cleave

@@ -1,4 +1,4 @@
-// Convolutions of 32 to 128 channels by WGMMA, line by line down the images (cleave/direct/sweep.h): which are served,
+// Convolutions of 16 to 192 channels by WGMMA, line by line down the images (cleave/direct/sweep.h): which are served,
 // and by which cuts.
 #pragma once
 
