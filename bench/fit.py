@@ -51,8 +51,8 @@ RARE = 0.75  # power by which the shapes of a job that has few count more, for t
 COMMON = 0.3  # weight of what all kernels of a shape are off by
 PRIOR = 0.02  # and of leaving where the fit began, by logarithms
 MOST_LEFT = 0.5  # for trees to learn, by logarithms
-# Of convolutions, that share of what all kernels of a shape are off by, too: direct kernels compete, whose models are
-# others.
+# Convolutions' trees learn that share of what all kernels of a shape are off by, too: direct kernels compete, whose
+# models are others.
 MOST_LEFT_OF_CONVOLUTIONS, COMMON_LEFT = 1.0, 0.5
 
 

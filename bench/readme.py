@@ -48,16 +48,25 @@ def replaced(text: str, table: str) -> str:
     return f"{head}{start}\n{table}\n{end}{tail}"
 
 
+def networks(result: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """What bench.networks measured."""
+    for row in result["rows"]:
+        ours, theirs = row["us"] / 1e3, row["contenders"][row["best"]] / 1e3
+        what = f"Training step of {row['case']}, bfloat16, {row['form']} against the faster of torch's"
+        yield what, result["machine"]["gpu"], f"{row['ratio']:.2f}: {ours:.2f} ms, {row['best']} {theirs:.2f}"
+
+
 JOBS = ("grouped_loop", "host")
 REPORTS = {
     "unseen": unseen.summaries,
+    "networks": networks,
     "distributed": distributed.summaries,
     "distributed_unseen": distributed.summaries,
 }
 
 
 def job_lines(directory: Path) -> list[str]:
-    """A Markdown table: shapes that nobody tuned, products over ranks, and the first row of each of JOBS."""
+    """A Markdown table: shapes that nobody tuned, networks, products over ranks, and the first row of each of JOBS."""
     rows = [of for name, summaries in REPORTS.items() for of in reported(directory / f"{name}.json", summaries)]
     return report.table(COLUMNS, rows) + lines(directory, JOBS, most=1)[2:]
 

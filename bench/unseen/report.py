@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 import statistics
 import sys
 from collections import Counter
@@ -141,6 +142,16 @@ def text(part: str, facts: dict[str, Any], rows: list[dict[str, Any]], notes: li
     return "\n".join(lines) + "\n"
 
 
+def runs_of(result: dict[str, Any]) -> dict[str, str]:
+    """The run that each job is of: what a note of `joined` names, or else the result's own."""
+    run = result["machine"]
+    found = dict.fromkeys(jobs_of(result["rows"]), f"{run['commit']} ({run.get('date', 'no date')})")
+    for note in result["notes"]:
+        if before := re.fullmatch(r"Measured before, at (.+?\)): (.+)\.", note):
+            found |= dict.fromkeys(before[2].split(", "), before[1])
+    return found
+
+
 def joined(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """One result of several, in the order of TITLES. A job's rows are those of the newest that has it, where the others
     are of another commit, which is said. Jobs of fewer than LEAST rows are left out: their peer served few, was not
@@ -161,9 +172,10 @@ def joined(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
         left_out = [f"Left out, of which only {count} shapes were measured: {job}." for job, count in few.items()]
         if is_newest:
             notes += [*result["notes"], *left_out]
-        elif own:
-            jobs = ", ".join(jobs_of(own))
-            notes.append(f"Measured before, at {run['commit']} ({run.get('date', 'no date')}): {jobs}.")
+        else:
+            of_run = runs_of(result)
+            for name in dict.fromkeys(of_run[job] for job in jobs_of(own)):
+                notes.append(f"Measured before, at {name}: {', '.join(j for j in jobs_of(own) if of_run[j] == name)}.")
     rows.sort(key=lambda row: [*TITLES].index(row["job"]))
     return {"machine": newest, "rows": rows, "notes": list(dict.fromkeys(notes))}
 

@@ -95,6 +95,15 @@ def test_a_job_is_the_newest_runs():
         ]
 
 
+def test_a_job_stays_the_run_that_it_is_of():
+    """However often it is joined."""
+    runs = [{"machine": MACHINE | {"commit": name, "date": name}, "notes": [], "rows": []} for name in "abc"]
+    for result, job in zip(runs, ("bf16 tn", "bf16 nn", "bf16 tt"), strict=True):
+        result["rows"] = [row(job, 10.0, cublas=20.0) for _ in range(unseen_report.LEAST)]
+    whole = unseen_report.joined([runs[2], unseen_report.joined(runs[:2])])
+    assert whole["notes"] == ["Measured before, at a (a): bf16 tn.", "Measured before, at b (b): bf16 nn."]
+
+
 def test_shapes_without_a_peer_are_left_out():
     pytest.importorskip("torch")
     from bench.peers import Peer
