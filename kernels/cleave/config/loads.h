@@ -55,7 +55,8 @@ CLEAVE_HD constexpr bool has_taps_along_k(const GemmConfig& c) {
   return gathers_a(c.conv.kind);
 }
 
-/// Rows of a stage of the gathered operand that has taps along K, and how many CTAs share them; the same of filters.
+/// Rows (columns) of a tile that are gathered: pixels, or, of weight gradients, channels of taps; and how many CTAs
+/// share them.
 CLEAVE_HD constexpr uint32_t pixels_of_tile(const GemmConfig& c) {
   return gathers_a(c) ? c.tile.m : c.tile.n;
 }
