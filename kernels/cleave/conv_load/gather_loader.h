@@ -46,7 +46,7 @@ class GatherLoader {
     if (thread_ == 0) {
       ptx::mbarrier_arrive_expect(barrier, tma_bytes<C>());
       if constexpr (C.conv.fuses_classes) {
-        im2col_.gather_a(work, block, a, barrier);
+        im2col_.gather(work, block, a, barrier);
       } else if constexpr (has_map_b(C)) {
         load_operand<C, C.operands.b_major, C.tile.n, 1>(&p_.map_b, b, barrier, tile.n0, k0, work,
                                                          work.batch * p_.batched_b, {});
