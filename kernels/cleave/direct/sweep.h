@@ -1,7 +1,7 @@
 // Convolutions of 16 to 192 channels, and their data gradients, by WGMMA, line by line down the images (sm_90a). A tile
-// of few filters would have its pixels come from L2 once for each tap, which is what bounds it: all SMs share that. Here
-// a line comes once, and a multiplication has a block of columns for each line that it is met by: what it makes of one
-// line ends, the others go on.
+// of few filters would have its pixels come from L2 once for each tap, which is what bounds it: all SMs share that.
+// Here a line comes once, and a multiplication has a block of columns for each line that it is met by: what it makes of
+// one line ends, the others go on.
 //
 // Roles      two warpgroups, each with lines of its own, that multiply in turn: 64 neighbouring pixels with all filters
 //            of the CTA. What a line ended is stored while the next one is multiplied. One thread of a third warpgroup

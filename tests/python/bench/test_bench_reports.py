@@ -232,7 +232,8 @@ def test_tables_give_back_what_they_were_given():
     assert tables.unpack(tables.pack([])) == []
 
 
-TOOLS = ("unseen", "distributed", "distributed_unseen", "expert_parallel", "routings")  # with results of their own
+# With results of their own.
+TOOLS = ("unseen", "networks", "distributed", "distributed_unseen", "expert_parallel", "routings")
 
 
 def test_the_results_that_are_kept(tmp_path):
@@ -245,6 +246,16 @@ def test_the_results_that_are_kept(tmp_path):
         for path in report.write(tmp_path, suites.load(name), result["machine"], result["rows"], result["notes"]):
             assert path.read_text() == (kept / path.name).read_text(), "write it by python -m bench.report"
     assert sum(path.stat().st_size for path in kept.iterdir()) < 400_000
+
+
+def test_a_network_has_a_line():
+    result = report.load(readme.ROOT / "bench" / "results" / "networks.json")
+    page = (readme.ROOT / "README.md").read_text()
+    for row, (what, gpu, result_of) in zip(result["rows"], readme.networks(result), strict=True):
+        assert what.startswith(f"Training step of {row['case']}") and gpu == "NVIDIA H200"
+        ours, theirs = row["contenders"][row["form"]], row["contenders"][row["best"]]
+        assert result_of == f"{theirs / ours:.2f}: {ours / 1e3:.2f} ms, {row['best']} {theirs / 1e3:.2f}"
+        assert f"| {what} | H200 | {result_of} |" in page
 
 
 def test_the_results_of_unseen_shapes():
