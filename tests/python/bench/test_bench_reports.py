@@ -251,10 +251,10 @@ def test_the_results_that_are_kept(tmp_path):
 def test_a_network_has_a_line():
     result = report.load(readme.ROOT / "bench" / "results" / "networks.json")
     page = (readme.ROOT / "README.md").read_text()
-    for row, (what, gpu, result_of) in zip(result["rows"], readme.networks(result), strict=True):
-        assert what.startswith(f"Training step of {row['case']}") and gpu == "NVIDIA H200"
-        ours, theirs = row["contenders"][row["form"]], row["contenders"][row["best"]]
-        assert result_of == f"{theirs / ours:.2f}: {ours / 1e3:.2f} ms, {row['best']} {theirs / 1e3:.2f}"
+    for network, (what, gpu, result_of) in zip(result["rows"], readme.networks(result), strict=True):
+        assert what.startswith(f"Training step of {network['case']}") and gpu == "NVIDIA H200"
+        ours, theirs = (network["contenders"][network[of]] for of in ("form", "best"))
+        assert result_of == f"{theirs / ours:.2f}: {ours / 1e3:.2f} ms, {network['best']} {theirs / 1e3:.2f}"
         assert f"| {what} | H200 | {result_of} |" in page
 
 
