@@ -40,7 +40,7 @@ class DirectSweep {
   static constexpr uint32_t kSums = kColumns / 2, kMade = C.tile.n / 2;  // of a thread; of a line
   static constexpr uint32_t kStores = C.tile.n / 32;                     // of 8 channels, of a row
   static_assert(kSweepGroups == 2 && size_of(kType) == 2 && kColumns % 16 == 0 && kColumns <= 256 &&
-                C.tile.n % 32 == 0);
+                C.tile.n % 32 == 0 && kParts * kWidth == C.tile.k * size_of(kType));
   static_assert(kDown.stride == 1 && kAcross.stride == 1 && kDown.dilation == 1 && kAcross.dilation == 1);
   using Instruction = ptx::Wgmma<kType, kType, kColumns, 0, kBack>;
 

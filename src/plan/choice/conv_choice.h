@@ -21,8 +21,9 @@ bool may_run_by_group(const GemmProblem& problem);
 /// Whether lines of half a swizzle atom have fewer channels outside of the pixels' than whole ones.
 bool may_halve_lines(const GemmProblem& problem, const Spec& spec);
 
-/// Whether a weight gradient may be read the other way: taps' channels as rows and filters as columns, of which tiles
-/// have many more sizes.
+/// Whether a convolution may be read the other way: a weight gradient with taps' channels as rows and filters as
+/// columns, of which tiles have many more sizes; the others, of few filters, with what is made as rows and pixels as
+/// columns.
 bool may_turn(const GemmProblem& problem, const Spec& spec);
 /// Whether it is.
 bool is_turned(const GemmProblem& problem, const Spec& spec);

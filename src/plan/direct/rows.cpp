@@ -30,8 +30,8 @@ constexpr double kDepthUs = 0.28;             // of a piece of K
 constexpr double kFilterBytesPerUs = 12.6e3;  // of a CTA
 constexpr double kReadShare = 0.82, kWriteShare = 0.72;
 constexpr double kLastRound = 0.19;  // of what whole CTAs' turns would read and write, beside what they do
-// Convolutions' tiles of few channels take longer than their model says. With 1.06 to 1.14 all measured choices are
-// the faster ones.
+// Convolutions' tiles of few channels take longer than their model says. With 1.06 to 1.14 the choices that
+// tests/cpp/direct_rows_test.cpp has are the faster ones.
 constexpr double kTilesFlattered = 1.1;
 constexpr double kIssueShare = 0.7;
 constexpr double kMultiplyClocks = 1.6;                           // of an SM

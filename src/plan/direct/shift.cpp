@@ -26,8 +26,8 @@ constexpr int32_t kMostDilation = 32;
 constexpr uint32_t kWarps = kDirectThreads / 32;
 constexpr uint32_t kPixelsOfStep = 64;  // that stages grow by: few kernels serve all images' sizes
 
-// Outputs and data gradients: an H200 took 0.8 to 1.3 of what follows, for 32 layers by 8 tiles each. Where sums are
-// long it took more than that, of 85 other layers.
+// Outputs and data gradients: an H200 took 0.8 to 1.3 of what follows, for 32 layers by 8 tiles each. 71 other layers,
+// of sums of kLongSum products or more, took 1.25 of it in the middle: so much is added of work, from kShortSum on.
 constexpr double kDeepFactor = 0.2, kShortSum = 160, kLongSum = 400;
 constexpr double kLaunchUs = 4;
 constexpr double kMatrixClocks = 2.9;  // of an SM, for four 8 x 8 matrices to registers

@@ -33,7 +33,7 @@ constexpr double kMemoryShare = 0.8;
 constexpr double kSharedBytesPerClock = 128 * 0.5;  // of an SM
 // An H200 took 0.73 to 1.3 of what follows, for 21 of 25 layers, and up to 1.9 of it, before the factor by which
 // predictions of the kernels that compete are below what they take: their tiles would be nearly empty. From 8 channels
-// on, where they are not, 23 layers took 0.6 to 3.4 of it, in the middle 1.2 (docs/notes/2026-11-convolution.md).
+// on, where they are not, 39 layers took 0.7 to 3.0 of it, in the middle 1.1 (docs/notes/2026-11-convolution.md).
 constexpr double kLaunchUs = 0.3;
 constexpr double kRivalFactor = 0.65;
 constexpr double kFullFactor = 1.2;
